@@ -1,0 +1,92 @@
+"""Backends: one module an API, the same few verbs each. Adding one is a module and a line in REGISTRY.
+
+A module has
+
+    LANGUAGE                 "wgsl", "cuda" or "opencl": which sources it compiles
+    drivers() -> [Driver]    which drivers the machine has, by looking at files and variables only: no GPU library is
+                             loaded, nothing is run; called in the supervisor
+    probe() -> [dict]        the devices that the one visible driver has, as raw reports (see `Report`); runs in a
+                             child whose environment was narrowed to that driver
+    open_device(index) -> Backend    the device at that place of `probe()`; runs in the worker, likewise narrowed
+
+Each imports its GPU library inside those functions, never at the top. wgpu, CUDA and OpenCL are never loaded in one process.
+"""
+
+import importlib
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import Any, Protocol
+
+import msgspec
+
+from harness.kernels import Buffer, Kernel, Pass
+
+REGISTRY: dict[str, str] = {
+    "vulkan": "harness.backends.wgpu",
+    "opencl": "harness.backends.opencl",
+    "cuda": "harness.backends.cuda",
+    "cuda_host": "harness.backends.cuda_host",
+    "mock": "harness.backends.mock",
+}
+"""API name -> module."""
+
+
+class Driver(msgspec.Struct, frozen=True):
+    """One driver that discovery probes in a child of its own.
+
+    `label` is short, stable and unique in its API (`lvp`, `pocl`, `intel-cpu`, `g++`); `environment` narrows a child
+    to this driver (None removes a variable); `origin` says where it was found (a file, a wheel, a command).
+    `problem` is set where looking at files already shows that it cannot work (a text file, a missing library).
+    """
+
+    api: str
+    label: str
+    origin: str
+    environment: dict[str, str | None] = {}
+    problem: str | None = None
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What a driver says of one device. `raw` keeps every field the API gave, for the record.
+
+    `kind` is "hardware", "software" or "compile-only"; `uuid` and `pci` are None where the API cannot be made to say them.
+    `features` are names such as `shader-int64`; `limits` are numbers by their API names.
+    """
+
+    name: str
+    vendor: str
+    driver: str
+    kind: str
+    compiler: str = ""
+    uuid: str | None = None
+    pci: str | None = None
+    features: list[str] = []
+    limits: dict[str, int] = {}
+    raw: dict[str, Any] = {}
+
+
+class Backend(Protocol):
+    """An open device. Every failure is a `DeviceFault` of harness.errors; anything else counts as a crash."""
+
+    report: Report
+
+    def compile(self, kernel: Kernel, text: str, constants: Mapping[str, int]) -> Any:
+        """Build the program for `text` (preludes and kernel) with compile-time `constants`; returns a handle."""
+
+    def bind(self, buffers: Sequence[Buffer], data: Mapping[str, bytes]) -> Any:
+        """Allocate `buffers` (outputs and scratch get GUARD_WORDS more), upload `data` by buffer name; a handle."""
+
+    def run(self, program: Any, bound: Any, passes: Sequence[Pass], fill: Mapping[str, bytes]) -> dict[str, bytes]:
+        """Write `fill` into the writable buffers, dispatch `passes` in order, wait, return the bytes of output and
+        receipt, guards included. May be called again with the same handles."""
+
+    def artefacts(self, program: Any) -> dict[str, bytes]:
+        """Compiled forms where the API gives them (`kernel.ptx`, `kernel.spv`, `kernel.so`), by file name."""
+
+    def close(self) -> None:
+        """Release the device."""
+
+
+def load(api: str) -> ModuleType:
+    """The backend module of `api`."""
+    return importlib.import_module(REGISTRY[api])
