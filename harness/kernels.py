@@ -36,7 +36,7 @@ DISPATCH_TERMS = 1 << 28
 
 @dataclass(frozen=True)
 class Tensor:
-    """A named tensor: element type and dimensions by shape name (`*` multiplies: `n*blocks`)."""
+    """A named tensor: element type and dimensions by name."""
 
     name: str
     element: str
@@ -115,7 +115,7 @@ class Kernel:
 
 
 def dimensions(tensor: Tensor, case: Case) -> tuple[int, ...]:
-    """The dimensions of `tensor` in `case`. `row_bytes` is the length of a Q8_0 row, 34 bytes a block of 32."""
+    """The dimensions of `tensor` in `case`. `q8_0_row` is the length of a Q8_0 row: 34 bytes a block of 32."""
     dims = dict(case.dims)
     if "k" in dims:
         dims["q8_0_row"] = dims["k"] // 32 * 34
@@ -259,6 +259,12 @@ def golden_root() -> Path:
     """Where the golden digests of the presets lie."""
     root = data_root()
     return root / "golden" if root.name == "_data" else root / "matrices" / "golden"
+
+
+def data_file(name: str) -> Path:
+    """A data file that cases read (`tests/data` in the checkout)."""
+    root = data_root()
+    return (root / "data" if root.name == "_data" else root / "tests" / "data") / name
 
 
 def source(kernel: Kernel, language: Language) -> str:

@@ -1,0 +1,65 @@
+// CUDA on a host C++ compiler, the kernel's side: what a .cu file of this project may use, and nothing else.
+// It is included before the kernel; cuda_host.cpp runs the blocks. No standard header is included, so that a
+// kernel's names cannot clash with one.
+#pragma once
+
+struct uint2 {
+    unsigned int x, y;
+};
+
+struct uint3 {
+    unsigned int x, y, z;
+};
+
+struct dim3 {
+    unsigned int x = 1, y = 1, z = 1;
+};
+
+inline uint2 make_uint2(unsigned int x, unsigned int y) { return {x, y}; }
+inline uint3 make_uint3(unsigned int x, unsigned int y, unsigned int z) { return {x, y, z}; }
+
+// Not const, not static: they change at every switch of lanes, so the compiler reads them again after a barrier.
+extern uint3 threadIdx, blockIdx;
+extern dim3 blockDim, gridDim;
+
+#define __global__
+#define __device__
+#define __constant__ const
+#define __forceinline__ inline __attribute__((always_inline))
+#define __launch_bounds__(...)
+
+// Shared memory is static: a process runs one block at a time. It has a section of its own, so that the runtime can
+// poison it before each block. `used`: no optimiser may conclude that only this function writes it.
+#define __shared__ static __attribute__((section(".samebits.shared"), used))
+
+namespace samebits {
+
+void barrier(int line);
+
+// A pointer argument of any element type.
+struct Argument {
+    void *address;
+    template <class T> operator T *() const { return static_cast<T *>(address); }
+};
+
+// An entry point. The table of them is written behind the kernel and ends with a null name.
+struct Entry {
+    const char *name;
+    unsigned int arguments;
+    void (*call)(const Argument *);
+};
+
+}  // namespace samebits
+
+#define __syncthreads() samebits::barrier(__LINE__)
+
+inline unsigned int __umulhi(unsigned int a, unsigned int b) {
+    return static_cast<unsigned int>(static_cast<unsigned long long>(a) * b >> 32);
+}
+
+// Atomics: lanes of a block never run at once, blocks of other processes do.
+template <class T> T atomicAdd(T *p, T v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }
+template <class T> T atomicAnd(T *p, T v) { return __atomic_fetch_and(p, v, __ATOMIC_RELAXED); }
+template <class T> T atomicOr(T *p, T v) { return __atomic_fetch_or(p, v, __ATOMIC_RELAXED); }
+template <class T> T atomicXor(T *p, T v) { return __atomic_fetch_xor(p, v, __ATOMIC_RELAXED); }
+template <class T> T atomicExch(T *p, T v) { return __atomic_exchange_n(p, v, __ATOMIC_RELAXED); }

@@ -1,0 +1,293 @@
+"""What is right: asks the exact reference and the second implementation, each a process of its own, and keeps the answers.
+
+Both read the case's input files. A case counts only where both give one digest, and where it equals the committed
+golden digest if the case has one.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from harness.cases import Case
+from harness.digest import digest_array, digest_bytes
+from harness.errors import InternalError
+from harness.folders import cache_folder
+from harness.gemm_inputs import gemm_inputs
+from harness.kernels import dimensions, find, golden_root
+from harness.linear_inputs import linear_q8_0_inputs
+from harness.models import verified
+
+GENERATORS = {"gemm_i32": gemm_inputs, "linear_q8_0": linear_q8_0_inputs}
+"""Kernel -> the function that makes its input tensors."""
+
+MODULES = {"reference": "cpu_ref", "second": "cpu_ref.second"}
+
+BUDGET_S = 900.0
+"""Seconds that one case may take in a reference process."""
+
+
+class Expected(msgspec.Struct, frozen=True):
+    """The right output of a case: its digest by both implementations, its bytes, and what left the type.
+
+    `disagreement` is set where reference, second and golden digest are not one: then every run is void.
+    """
+
+    case: str
+    version: str
+    element: str
+    dims: list[int]
+    digest: str
+    second: str
+    leaves_type: int
+    inputs: dict[str, str]
+    seconds: float
+    disagreement: str | None = None
+
+
+class Inputs:
+    """The input tensors of cases, made once, as raw little-endian files in a folder of this run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._lock = threading.Lock()
+        self._known: dict[str, tuple[dict[str, str], dict[str, str]]] = {}
+
+    def of(self, case: Case) -> tuple[dict[str, str], dict[str, str]]:
+        """Paths and digests by tensor name."""
+        with self._lock:
+            if case.id not in self._known:
+                place = self.folder / case.version
+                place.mkdir(parents=True, exist_ok=True)
+                paths, digests = {}, {}
+                for name, array in GENERATORS[case.kernel](case).items():
+                    paths[name] = str(place / f"{name}.bin")
+                    np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tofile(paths[name])
+                    digests[name] = digest_array(array)
+                self._known[case.id] = paths, digests
+            return self._known[case.id]
+
+    def forget(self, case: Case) -> None:
+        """Remove the files of one case."""
+        with self._lock:
+            self._known.pop(case.id, None)
+            shutil.rmtree(self.folder / case.version, ignore_errors=True)
+
+
+class _Process:
+    """One reference process, started when first asked, asked one case at a time."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.process: subprocess.Popen[str] | None = None
+
+    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The answer to one request; raises InternalError when the process dies, hangs or refuses."""
+        if self.process is None:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", MODULES[self.name]],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        process = self.process
+        assert process.stdin and process.stdout
+        timer = threading.Timer(BUDGET_S, process.kill)
+        timer.start()
+        try:
+            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+        except OSError:
+            line = ""
+        finally:
+            timer.cancel()
+        if not line:
+            self.close()
+            raise InternalError(f"the {self.name} process died (or took over {BUDGET_S:.0f} s) on {request['id']}")
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise InternalError(f"the {self.name} refused {request['id']}: {answer['error']}: {answer.get('detail', '')}")
+        return answer
+
+    def close(self) -> None:
+        """End the process."""
+        if self.process:
+            assert self.process.stdin and self.process.stdout
+            self.process.kill()
+            self.process.wait()
+            self.process.stdin.close()
+            self.process.stdout.close()
+            self.process = None
+
+
+class Reference:
+    """Right outputs, computed ahead in the background while devices run, and cached by case version.
+
+    Use as a context manager. `expected` and `tensor` wait for the answer.
+    """
+
+    def __init__(self, *, cached: bool = True) -> None:
+        self.cached = cached
+        self.goldens = load_goldens()
+        self.root = cache_folder("reference")
+        self._temporary = tempfile.TemporaryDirectory(prefix="samebits-inputs-", ignore_cleanup_errors=True)
+        self.inputs = Inputs(Path(self._temporary.name))
+        self._processes = {name: _Process(name) for name in MODULES}
+        self._pools = {name: ThreadPoolExecutor(1, thread_name_prefix=name) for name in MODULES}
+        self._answers: dict[str, Future[Expected]] = {}
+        self.computing_s = 0.0
+
+    def __enter__(self) -> "Reference":
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            self.root.touch()
+        except OSError:  # a read-only home is no reason not to run
+            self.cached = False
+        if not self.cached:
+            self.root = Path(self._temporary.name) / "expected"
+            self.root.mkdir()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for pool in self._pools.values():
+            pool.shutdown(wait=False, cancel_futures=True)
+        for process in self._processes.values():
+            process.close()
+        for pool in self._pools.values():
+            pool.shutdown(wait=True)
+        self._temporary.cleanup()
+
+    def prefetch(self, cases: Iterable[Case]) -> None:
+        """Compute these in the background, in this order."""
+        for case in cases:
+            if case.id not in self._answers:
+                known = self._read(case) if self.cached else None
+                if known:
+                    self._answers[case.id] = future = Future[Expected]()
+                    future.set_result(known)
+                else:
+                    second = self._pools["second"].submit(self._ask, "second", case)
+                    self._answers[case.id] = self._pools["reference"].submit(self._compute, case, second)
+
+    def expected(self, case: Case) -> Expected:
+        """The right output of `case`; raises InternalError where the reference could not say it."""
+        self.prefetch([case])
+        return self._answers[case.id].result()
+
+    def tensor(self, case: Case) -> bytes:
+        """The canonical bytes of the right output."""
+        return (self._folder(case) / "expected.bin").read_bytes()
+
+    def forget(self, case: Case) -> None:
+        """Drop what is held of a case that will not come again (`soak`)."""
+        self._answers.pop(case.id, None)
+        self.inputs.forget(case)
+        if case.id not in self.goldens:
+            shutil.rmtree(self._folder(case), ignore_errors=True)
+
+    def _folder(self, case: Case) -> Path:
+        return self.root / case.version
+
+    def _ask(self, name: str, case: Case, out: Path | None = None) -> dict[str, Any]:
+        paths, _ = self.inputs.of(case)
+        given: dict[str, Any] = dict(paths)
+        if name == "reference" and case.model:  # the reference reads the released file with a parser of its own
+            given["w"] = {"gguf": str(verified(case.model)), "tensor": dict(case.extra)["tensor"]}
+        scratch = out or self.inputs.folder / f"{case.version}-{name}.bin"
+        request = {"op": "compute", "id": case.id, "kernel": case.kernel, "dims": case.dims}
+        begin = time.perf_counter()
+        answer = self._processes[name].ask(request | {"inputs": given, "out": str(scratch)})
+        self.computing_s += time.perf_counter() - begin
+        if out is None:
+            scratch.unlink(missing_ok=True)
+        return answer
+
+    def _compute(self, case: Case, second: "Future[dict[str, Any]]") -> Expected:
+        folder = self._folder(case)
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder, suffix=".part", delete=False) as f:
+            out = Path(f.name)
+        try:
+            first = self._ask("reference", case, out)
+            other = second.result()
+            output = find(case.kernel, "base").output
+            dims = list(dimensions(output, case))
+            digest = digest_bytes(output.element, dims, out.read_bytes())
+            expected = Expected(
+                case=case.id,
+                version=case.version,
+                element=output.element,
+                dims=dims,
+                digest=digest,
+                second=other["digest"],
+                leaves_type=first.get("leaves_type", 0),
+                inputs=self.inputs.of(case)[1],
+                seconds=first["seconds"],
+            )
+            expected = msgspec.structs.replace(expected, disagreement=self._disagreement(case, expected, first, other))
+            out.replace(folder / "expected.bin")
+        finally:
+            out.unlink(missing_ok=True)
+        if not expected.disagreement:  # a disagreement is never cached
+            temporary = folder / "expected.json.part"
+            temporary.write_bytes(msgspec.json.encode(expected))
+            temporary.replace(folder / "expected.json")
+        return expected
+
+    def _disagreement(self, case: Case, e: Expected, first: dict[str, Any], other: dict[str, Any]) -> str | None:
+        golden = self.goldens.get(case.id, {})
+        claims = [
+            ("reference", first["digest"], "its own output file", e.digest),
+            ("reference", e.digest, "second", e.second),
+            ("reference's count of outputs that leave the type", e.leaves_type, "second's", other.get("leaves_type", 0)),
+        ]
+        for name, digest in e.inputs.items():
+            claims.append((f"harness's input {name}", digest, "reference's", first["input_digests"][name]))
+            claims.append((f"harness's input {name}", digest, "second's", other["input_digests"][name]))
+        if golden.get("version") == case.version:
+            claims.append(("reference", e.digest, "committed golden digest", golden["digest"]))
+        for name, value, against, other_value in claims:
+            if value != other_value:
+                return f"{case.id}: {name} {value} != {against} {other_value}"
+        return None
+
+    def _read(self, case: Case) -> Expected | None:
+        """The cached answer, if it is whole: its bytes still have its digest, and the golden digest is the same."""
+        folder = self._folder(case)
+        try:
+            known = msgspec.json.decode((folder / "expected.json").read_bytes(), type=Expected)
+            digest = digest_bytes(known.element, known.dims, (folder / "expected.bin").read_bytes())
+        except (OSError, ValueError, KeyError, msgspec.MsgspecError):
+            return None
+        golden = self.goldens.get(case.id, {})
+        wrong_golden = golden.get("version") == case.version and golden["digest"] != digest
+        if known.case != case.id or digest != known.digest or known.second != digest or wrong_golden:
+            return None
+        return known
+
+
+def load_goldens() -> dict[str, dict[str, str]]:
+    """Committed digests: case id -> {"version", "digest"}; raises InternalError where a file is damaged."""
+    goldens: dict[str, dict[str, str]] = {}
+    for path in sorted(golden_root().glob("*.json")):
+        try:
+            goldens |= msgspec.json.decode(path.read_bytes(), type=dict[str, dict[str, str]])
+        except (OSError, msgspec.MsgspecError) as e:
+            raise InternalError(f"golden digests {path.name} cannot be read: {e}; install samebits again") from e
+    return goldens
+
+
+def golden_entry(expected: Expected) -> dict[str, str]:
+    """What is committed of one case."""
+    return {"version": expected.version, "digest": expected.digest}

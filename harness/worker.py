@@ -1,0 +1,144 @@
+"""The child: opens one device, runs cases, dumps what the device wrote. It never learns what is right.
+
+Requests come as JSON lines on standard input, events leave on a private descriptor, so that a driver that prints
+cannot break the protocol. The worker installs no signal handlers: a hung or crashed driver is the supervisor's affair.
+
+    -> {"op": "case", "case": ID, "runs": [{"schedule": S, "variant": V}, ...], "inputs": {name: path}, "dump": folder,
+        "known_bad": false, "nonce": 123}
+    -> {"op": "close"}
+    <- opened(report) · phase(phase, run) · started(run) · dumped(run, files, receipts, seconds, ...) · fault(run, ...) · case-done · closed
+"""
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from harness import backends, kernels, schedules
+from harness.backends import Backend
+from harness.cases import Case, RunKey, parse_case
+from harness.errors import DeviceFault, DeviceLost, Unsupported
+from harness.kernels import GUARD_WORDS, Buffer, Kernel, Language
+from harness.process import ChildEnd
+from harness.verdicts import GUARD, SENTINELS
+
+GUARD_BYTES = GUARD.to_bytes(4, "little") * GUARD_WORDS
+
+
+class Worker:
+    """One open device and its compiled programs."""
+
+    def __init__(self, end: ChildEnd, api: str, index: int) -> None:
+        self.end = end
+        self.phase("probe")
+        module = backends.load(api)
+        self.language: Language = module.LANGUAGE
+        self.backend: Backend = module.open_device(index)
+        self.programs: dict[tuple[str, str, str, bool], Any] = {}
+        end.send({"event": "opened", "report": self.backend.report})
+
+    def phase(self, name: str, run: str | None = None) -> None:
+        """Tell the supervisor which budget runs from now on."""
+        self.end.send({"event": "phase", "phase": name, "run": run})
+
+    def case(self, request: dict[str, Any]) -> None:
+        """Run every run key of one case; a fault ends its run key only, a lost device ends the worker."""
+        case = parse_case(request["case"])
+        data = {name: Path(path).read_bytes() for name, path in request["inputs"].items()}
+        bound: dict[tuple[str, bool], Any] = {}
+        for run in request["runs"]:
+            key = str(RunKey(case.id, run["schedule"], run["variant"]))
+            kernel = kernels.find(case.kernel, run["variant"])
+            self.end.send({"event": "started", "run": key})
+            try:
+                self._run(case, kernel, run["schedule"], key, request, data, bound)
+            except DeviceFault as fault:
+                self._fault(key, fault)
+                if isinstance(fault, DeviceLost):
+                    raise SystemExit(1) from None
+        self.end.send({"event": "case-done"})
+
+    def _fault(self, key: str, fault: DeviceFault) -> None:
+        event = {"event": "fault", "run": key, "verdict": fault.verdict, "detail": str(fault)[:4000]}
+        if isinstance(fault, Unsupported):
+            event |= {"feature": fault.feature, "needed": fault.needed, "there": fault.there}
+        self.end.send(event)
+
+    def _run(
+        self,
+        case: Case,
+        kernel: Kernel,
+        schedule: str,
+        key: str,
+        request: dict[str, Any],
+        data: dict[str, bytes],
+        bound: dict[tuple[str, bool], Any],
+    ) -> None:
+        for feature in kernel.needs.get(self.language, ()):
+            if feature not in self.backend.report.features:
+                raise Unsupported(feature)
+        begin = time.perf_counter()
+        program = self._program(kernel, schedule, key, request)
+        compiled = time.perf_counter()
+        self.phase("run", key)
+        plan = kernel.plan(case, schedule)
+        # Only split_k needs a large scratch buffer: two sets of buffers serve all schedules of a case.
+        place = (kernel.variant, schedule == "split_k")
+        if place not in bound:
+            bound[place] = self.backend.bind(plan.buffers, _words(plan.buffers, data))
+        uploaded = time.perf_counter()
+        files, receipts = [], []
+        for number, sentinel in enumerate(SENTINELS):
+            out = self.backend.run(program, bound[place], plan.passes, _fill(plan.buffers, sentinel))
+            path = Path(request["dump"]) / f"{schedule}-{kernel.variant}-{number}.bin"
+            path.write_bytes(out[kernel.output.name])
+            files.append(str(path))
+            receipts.append([out["receipt"][4 * i : 4 * i + 4].hex() for i in plan.receipts])
+        done = time.perf_counter()
+        reports = getattr(self.backend, "sanitizer_reports", list)()
+        seconds = {"compile": compiled - begin, "upload": uploaded - compiled, "run": done - uploaded}
+        event = {"event": "dumped", "run": key, "files": files, "receipts": receipts, "seconds": seconds}
+        self.end.send(event | {"sanitizer": [str(r)[:500] for r in reports[:8]]})
+
+    def _program(self, kernel: Kernel, schedule: str, key: str, request: dict[str, Any]) -> Any:
+        place = (kernel.name, kernel.variant, schedule, request["known_bad"])
+        if place not in self.programs:
+            self.phase("compile", key)
+            constants = {
+                "SCHEDULE": schedules.NAMES.index(schedule),
+                "KNOWN_BAD": int(request["known_bad"]),
+                "NONCE": request["nonce"],
+            }
+            text = kernels.source(kernel, self.language)
+            self.programs[place] = self.backend.compile(kernel, text, constants)
+        return self.programs[place]
+
+
+def _words(buffers: Sequence[Buffer], data: dict[str, bytes]) -> dict[str, bytes]:
+    """The bytes to upload, padded to whole words."""
+    sizes = {b.name: 4 * b.words for b in buffers}
+    return {name: raw.ljust(sizes[name], b"\0") for name, raw in data.items() if name in sizes}
+
+
+def _fill(buffers: Sequence[Buffer], sentinel: int) -> dict[str, bytes]:
+    """What writable buffers hold before a run: sentinels, then the guard; the receipt starts as zeros."""
+    word = sentinel.to_bytes(4, "little")
+    return {b.name: (bytes(4) if b.role == "receipt" else word) * b.words + GUARD_BYTES for b in buffers if b.writable}
+
+
+def main() -> None:
+    """`python -m harness.worker API INDEX`, started by the supervisor only."""
+    end = ChildEnd.from_environment()
+    worker = Worker(end, sys.argv[1], int(sys.argv[2]))
+    for request in end.requests():
+        if request["op"] == "close":
+            break
+        worker.case(request)
+    worker.phase("shutdown")
+    worker.backend.close()
+    end.send({"event": "closed"})
+
+
+if __name__ == "__main__":
+    main()
