@@ -68,19 +68,22 @@ def parse_case(text: str) -> Case:
         if not eq or not name or not value or name in values:
             raise UsageError(f"case {text!r}: {field!r} is not name=value, or stands twice; `samebits cases` lists ids")
         values[name] = value
-    from harness.kernels import shape_names  # the catalogue imports this module
+    from harness.kernels import base  # the catalogue imports this module
 
-    names = shape_names(kernel)
+    entry = base(kernel)
     try:
-        shape = tuple((n, int(values.pop(n))) for n in names)
+        shape = tuple((n, int(values.pop(n))) for n in entry.shape)
         dist, seed = values.pop("dist"), int(values.pop("seed"))
     except KeyError as e:
         raise UsageError(f"case {text!r}: {e.args[0]}= is missing; `samebits cases` lists ids") from None
     except ValueError:
         raise UsageError(f"case {text!r}: dimensions and seed are whole numbers") from None
+    if dist not in entry.distributions:
+        raise UsageError(f"case {text!r}: no distribution {dist!r}; {kernel} has {', '.join(entry.distributions)}")
     case = Case(kernel, shape, dist, seed, tuple(values.items()))
     if case.id != text or any(v < 1 for _, v in shape) or seed < 0:
         raise UsageError(f"case {text!r}: not in canonical form (would be {case.id}), or a dimension below 1")
+    entry.check(case)
     return case
 
 

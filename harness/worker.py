@@ -5,8 +5,10 @@ cannot break the protocol. The worker installs no signal handlers: a hung or cra
 
     -> {"op": "case", "case": ID, "runs": [{"schedule": S, "variant": V}, ...], "inputs": {name: path}, "dump": folder,
         "known_bad": false, "nonce": 123}
+    -> {"op": "artefacts", "schedule": S, "variant": V, "folder": folder}      what the last case's program was compiled to
     -> {"op": "close"}
-    <- opened(report) · phase(phase, run) · started(run) · dumped(run, files, receipts, seconds, ...) · fault(run, ...) · case-done · closed
+    <- opened(report) · phase(phase, run) · started(run) · dumped(run, files, receipts, seconds, ...) · fault(run, ...) · case-done
+       · artefacts(files) · closed
 """
 
 import sys
@@ -58,6 +60,16 @@ class Worker:
                 if isinstance(fault, DeviceLost):
                     raise SystemExit(1) from None
         self.end.send({"event": "case-done"})
+
+    def artefacts(self, request: dict[str, Any]) -> None:
+        """Write what the backend can show of a program that failed."""
+        files = []
+        for (_, variant, schedule, known_bad), program in self.programs.items():
+            if (variant, schedule, known_bad) == (request["variant"], request["schedule"], False):
+                for name, content in self.backend.artefacts(program).items():
+                    (Path(request["folder"]) / name).write_bytes(content)
+                    files.append(name)
+        self.end.send({"event": "artefacts", "files": files})
 
     def _fault(self, key: str, fault: DeviceFault) -> None:
         event = {"event": "fault", "run": key, "verdict": fault.verdict, "detail": str(fault)[:4000]}
@@ -134,7 +146,10 @@ def main() -> None:
     for request in end.requests():
         if request["op"] == "close":
             break
-        worker.case(request)
+        if request["op"] == "artefacts":
+            worker.artefacts(request)
+        else:
+            worker.case(request)
     worker.phase("shutdown")
     worker.backend.close()
     end.send({"event": "closed"})
