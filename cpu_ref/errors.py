@@ -1,0 +1,37 @@
+"""What the reference refuses, arranged by who mends it.
+
+    Refused
+    ├── RequestRefused    the asker: a request line, a path, a size
+    ├── GgufRefused       the model file is not a GGUF file that this reference reads
+    ├── WeightsRefused    the file is well formed, its weights are outside the profile
+    └── RangeContract     a value left the range that the profile promises
+
+Each message is one line. The worker answers with the class's name and the message, never with a traceback.
+"""
+
+
+class Refused(Exception):
+    """Base of all refusals: an input's fault, not the reference's."""
+
+
+class RequestRefused(Refused):
+    """A request of the worker protocol that cannot be done as written."""
+
+
+class GgufRefused(Refused):
+    """A GGUF file that is damaged, hostile, or of a kind that this reference does not read."""
+
+
+class WeightsRefused(Refused):
+    """Weights with no exact value (an infinite or NaN scale) or of a wrong length."""
+
+
+class RangeContract(Refused):
+    """A broken range contract: operation, place of the element, and its true value."""
+
+    def __init__(self, op: str, element: tuple[int, ...], value: int, bound: int) -> None:
+        super().__init__(f"{op}{list(element)} = {value}: its magnitude must stay below 2^{bound}")
+        self.op = op
+        self.element = element
+        self.value = value
+        self.bound = bound

@@ -1,0 +1,141 @@
+"""The second implementation's worker. Same protocol as `python -m cpu_ref`, read and answered by code of its own."""
+
+import hashlib
+import json
+import math
+import os
+import sys
+import time
+import traceback
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cpu_ref.second.errors import Refused, RequestRefused, WeightsRefused
+from cpu_ref.second.gemm import gemm_i32
+from cpu_ref.second.gguf_tensor import q8_0_tensor
+from cpu_ref.second.linear import linear_q8_0
+
+MAX_OUTPUTS = 1 << 26
+_TYPES = {"i32": "<i4", "i64": "<i8", "u8": "u1"}
+
+Array = npt.NDArray[Any]
+
+
+def digest(element: str, array: Array) -> str:
+    """SHA-256 of header, zero byte and values of a little-endian array."""
+    header = f"{element}[{','.join(map(str, array.shape))}]\0"
+    return hashlib.sha256(header.encode() + array.tobytes()).hexdigest()
+
+
+def answer(line: bytes) -> dict[str, Any]:
+    """The answer to one request line."""
+    identity: Any = None
+    try:
+        try:
+            request = json.loads(line)
+            identity = request.get("id")
+        except (ValueError, RecursionError, AttributeError):
+            raise RequestRefused("the request is no JSON object; send one object a line") from None
+        started = time.perf_counter()
+        inputs, element, out, leaves = _compute(request)
+        _save(request, out)
+        return {
+            "id": identity,
+            "digest": digest(element, out),
+            "element": element,
+            "dims": list(out.shape),
+            "leaves_type": leaves,
+            "input_digests": inputs,
+            "seconds": round(time.perf_counter() - started, 6),
+        }
+    except Refused as e:
+        return {"id": identity, "error": type(e).__name__, "detail": str(e)}
+    except MemoryError:
+        return {"id": identity, "error": "RequestRefused", "detail": "out of memory; ask for a smaller case"}
+    except Exception as e:
+        traceback.print_exc()
+        return {"id": identity, "error": "InternalError", "detail": f"{type(e).__name__}: {e}"}
+
+
+def main() -> int:
+    """Answer the lines of standard input until its end; the exit code."""
+    try:
+        for line in sys.stdin.buffer:
+            sys.stdout.write(json.dumps(answer(line)) + "\n")
+            sys.stdout.flush()
+    except BrokenPipeError:  # the parent is gone: leave nothing for the interpreter to flush into the closed pipe
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _compute(request: dict[str, Any]) -> tuple[dict[str, str], str, Array, int]:
+    """Input digests, element type, output and how many true values leave the type."""
+    kernel, dims, inputs = request.get("kernel"), request.get("dims"), request.get("inputs")
+    if request.get("op") != "compute" or kernel not in ("gemm_i32", "linear_q8_0"):
+        raise RequestRefused(f"unknown op {request.get('op')!r} or kernel {kernel!r}")
+    if not isinstance(dims, dict) or set(dims) != {"m", "n", "k"} or not isinstance(inputs, dict):
+        raise RequestRefused("'dims' must hold m, n and k, 'inputs' paths by name")
+    m, n, k = dims["m"], dims["n"], dims["k"]
+    if not all(type(d) is int and d > 0 for d in (m, n, k)) or m * n > MAX_OUTPUTS:
+        raise RequestRefused(f"dims {dims}: each is a whole number of 1 or more, m * n at most {MAX_OUTPUTS}")
+    _path(request, "out")
+    if kernel == "gemm_i32":
+        a, b = _load(inputs, "a", "i32", (m, k)), _load(inputs, "b", "i32", (k, n))
+        c, leaves = gemm_i32(a, b)
+        return {"a": digest("i32", a), "b": digest("i32", b)}, "i32", c.astype("<i4"), leaves
+    w, name = _weights(inputs, n, k)
+    x = _load(inputs, "x", "i64", (m, k))
+    return {"w": digest("u8", w), "x": digest("i64", x)}, "i64", linear_q8_0(w, x, name).astype("<i8"), 0
+
+
+def _path(fields: dict[str, Any], name: str) -> str:
+    path = fields.get(name)
+    if not isinstance(path, str) or not path or "\0" in path:
+        raise RequestRefused(f"{name!r} must be a path")
+    try:
+        os.fsencode(path)
+    except ValueError:
+        raise RequestRefused(f"{name!r} must be a path") from None
+    return path
+
+
+def _load(inputs: dict[str, Any], name: str, element: str, dims: tuple[int, ...]) -> Array:
+    path = _path(inputs, name)
+    if not os.path.isfile(path):
+        raise RequestRefused(f"input {name!r}: {os.path.basename(path)!r} is no file")
+    kind, there = np.dtype(_TYPES[element]), os.path.getsize(path)
+    if there != math.prod(dims) * kind.itemsize:
+        raise RequestRefused(f"input {name!r} is {there} bytes; {element}{list(dims)} takes another number")
+    try:
+        return np.fromfile(path, kind).reshape(dims)
+    except OSError as e:
+        raise RequestRefused(f"input {name!r}: cannot be read ({e.strerror})") from None
+
+
+def _weights(inputs: dict[str, Any], n: int, k: int) -> tuple[Array, str]:
+    """u8[n, row bytes] from a file of raw bytes or out of a model, and the name to blame."""
+    if k % 32:
+        raise WeightsRefused(f"a row of {k} weights: Q8_0 rows are multiples of 32")
+    source = inputs.get("w")
+    if not isinstance(source, dict):
+        return _load(inputs, "w", "u8", (n, k // 32 * 34)), "w"
+    name = source.get("tensor")
+    if not isinstance(name, str):
+        raise RequestRefused("'tensor' must be a tensor's name")
+    dims, data = q8_0_tensor(_path(source, "gguf"), name)
+    if dims != (k, n):
+        raise WeightsRefused(f"{name} has dimensions {list(dims)}, the case wants {[k, n]}")
+    return data.reshape(n, -1), name
+
+
+def _save(request: dict[str, Any], out: Array) -> None:
+    try:
+        with open(_path(request, "out"), "wb") as file:
+            file.write(out.tobytes())
+    except OSError as e:
+        raise RequestRefused(f"'out' cannot be written ({e.strerror})") from None

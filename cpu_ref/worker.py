@@ -1,0 +1,196 @@
+"""The reference worker: requests as JSON lines on standard input, answers as JSON lines on standard output.
+
+    {"op": "compute", "id": I, "kernel": "gemm_i32", "dims": {"m": 1, "n": 1, "k": 1},
+     "inputs": {"a": PATH, "b": PATH}, "out": PATH}
+    -> {"id": I, "digest": D, "element": "i32", "dims": [1, 1], "leaves_type": 0, "input_digests": {...}, "seconds": S}
+    -> {"id": I, "error": "RangeContract", "detail": "one line"}
+
+Inputs and output are raw little-endian values, row-major. The weights of a profile kernel may be a tensor of a model
+file instead: {"gguf": PATH, "tensor": NAME}. A refused request gets its error line and the next one goes on.
+"""
+
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from cpu_ref.digest import tensor_digest, tensor_size
+from cpu_ref.errors import Refused, RequestRefused, WeightsRefused
+from cpu_ref.gemm import gemm_i32
+from cpu_ref.gguf_parser import Gguf
+from cpu_ref.integers import read_signed, write_signed
+from cpu_ref.linear import linear
+from cpu_ref.weights import Q8_0
+
+MAX_OUTPUTS = 1 << 26
+"""Output elements of one request at most: each is a Python int on its way, and memory has an end."""
+
+Data = bytes | memoryview
+
+
+@dataclass(frozen=True)
+class Computed:
+    """An output tensor, and the digests of the inputs as they were read."""
+
+    element: str
+    dims: tuple[int, ...]
+    data: bytes
+    leaves_type: int
+    input_digests: dict[str, str]
+
+
+def serve(requests: Iterable[bytes], answers: BinaryIO) -> None:
+    """Answer each request line; returns at the end of `requests`."""
+    for line in requests:
+        answers.write(json.dumps(answer(line)).encode("ascii") + b"\n")
+        answers.flush()
+
+
+def answer(line: bytes) -> dict[str, Any]:
+    """The answer to one request line. Only a fault of the reference itself prints a traceback, to standard error."""
+    identity: Any = None
+    try:
+        request = _parse(line)
+        identity = request.get("id")
+        started = time.perf_counter()
+        result = _compute(request)
+        _write(_text(request, "out"), result.data)
+        return {
+            "id": identity,
+            "digest": tensor_digest(result.element, result.dims, result.data),
+            "element": result.element,
+            "dims": result.dims,
+            "leaves_type": result.leaves_type,
+            "input_digests": result.input_digests,
+            "seconds": round(time.perf_counter() - started, 6),
+        }
+    except Refused as e:
+        return {"id": identity, "error": type(e).__name__, "detail": str(e)}
+    except MemoryError:
+        return {"id": identity, "error": "RequestRefused", "detail": "out of memory; ask for a smaller case"}
+    except Exception as e:
+        traceback.print_exc()
+        return {"id": identity, "error": "InternalError", "detail": f"{type(e).__name__}: {e}"}
+
+
+def main() -> int:
+    """Serve standard input until its end; the exit code."""
+    try:
+        serve(sys.stdin.buffer, sys.stdout.buffer)
+    except BrokenPipeError:  # the parent is gone: leave nothing for the interpreter to flush into the closed pipe
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _parse(line: bytes) -> dict[str, Any]:
+    try:
+        request = json.loads(line)
+    except (ValueError, RecursionError):
+        raise RequestRefused("the request is no JSON; send one object a line") from None
+    if not isinstance(request, dict):
+        raise RequestRefused("the request is no JSON object; send one object a line")
+    return request
+
+
+def _compute(request: dict[str, Any]) -> Computed:
+    if request.get("op") != "compute":
+        raise RequestRefused(f"unknown op {request.get('op')!r}; there is 'compute'")
+    kernel = request.get("kernel")
+    if not isinstance(kernel, str) or kernel not in KERNELS:
+        raise RequestRefused(f"unknown kernel {kernel!r}; there are {', '.join(KERNELS)}")
+    inputs = request.get("inputs")
+    if not isinstance(inputs, dict):
+        raise RequestRefused("'inputs' must be an object of paths by name")
+    _text(request, "out")  # before the work, not after it
+    m, n, k = _dims(request)
+    return KERNELS[kernel](m, n, k, inputs)
+
+
+def _dims(request: dict[str, Any]) -> tuple[int, int, int]:
+    dims = request.get("dims")
+    if not isinstance(dims, dict) or dims.keys() != {"m", "n", "k"}:
+        raise RequestRefused("'dims' must hold m, n and k")
+    m, n, k = (dims[d] for d in "mnk")
+    if any(type(d) is not int or d < 1 for d in (m, n, k)):
+        raise RequestRefused(f"dims {dims}: each is a whole number of 1 or more")
+    if m * n > MAX_OUTPUTS:
+        raise RequestRefused(f"{m} x {n} outputs; at most {MAX_OUTPUTS} in one request")
+    return m, n, k
+
+
+def _text(request: dict[str, Any], name: str) -> str:
+    value = request.get(name)
+    try:
+        if isinstance(value, str) and value and b"\0" not in os.fsencode(value):
+            return value
+    except UnicodeEncodeError:
+        pass
+    raise RequestRefused(f"{name!r} must be a path")
+
+
+def _read(inputs: dict[str, Any], name: str, element: str, dims: tuple[int, ...]) -> bytes:
+    """The file of input `name`, which must hold exactly that tensor."""
+    path, size = _text(inputs, name), tensor_size(element, dims)
+    try:
+        there = os.path.getsize(path) if os.path.isfile(path) else None
+        if there is None:
+            raise RequestRefused(f"input {name!r}: {os.path.basename(path)!r} is no file")
+        if there != size:
+            raise RequestRefused(f"input {name!r} is {there} bytes; {element}{list(dims)} takes {size}")
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as e:
+        raise RequestRefused(f"input {name!r}: {os.path.basename(path)!r} cannot be read ({e.strerror})") from None
+
+
+def _write(path: str, data: bytes) -> None:
+    try:
+        with open(path, "wb") as file:
+            file.write(data)
+    except OSError as e:
+        raise RequestRefused(f"'out': {os.path.basename(path)!r} cannot be written ({e.strerror})") from None
+
+
+def _gemm_i32(m: int, n: int, k: int, inputs: dict[str, Any]) -> Computed:
+    a, b = _read(inputs, "a", "i32", (m, k)), _read(inputs, "b", "i32", (k, n))
+    result = gemm_i32(a, b, m, n, k)
+    digests = {"a": tensor_digest("i32", (m, k), a), "b": tensor_digest("i32", (k, n), b)}
+    return Computed("i32", (m, n), result.c, result.leaves_type, digests)
+
+
+def _linear_q8_0(m: int, n: int, k: int, inputs: dict[str, Any]) -> Computed:
+    row_bytes = Q8_0.row_bytes(k)
+    w: Data
+    if isinstance(inputs.get("w"), dict):
+        w, name = _tensor(inputs["w"], n, k)
+    else:
+        w, name = _read(inputs, "w", "u8", (n, row_bytes)), "w"
+    x = _read(inputs, "x", "i64", (m, k))
+    y = linear(Q8_0, w, read_signed(x, 8), k, name)
+    digests = {"w": tensor_digest("u8", (n, row_bytes), w), "x": tensor_digest("i64", (m, k), x)}
+    return Computed("i64", (m, n), write_signed(y, 8), 0, digests)
+
+
+def _tensor(source: dict[str, Any], n: int, k: int) -> tuple[memoryview, str]:
+    """Bytes and name of a model's Q8_0 tensor of n rows of k weights."""
+    path, name = _text(source, "gguf"), source.get("tensor")
+    if not isinstance(name, str):
+        raise RequestRefused("'tensor' must be a tensor's name")
+    tensor = Gguf(path).tensor(name)
+    if tensor.type != Q8_0.name or tensor.dims != (k, n):
+        raise WeightsRefused(f"{name} is {tensor.type} {list(tensor.dims)}, the case wants Q8_0 {[k, n]}")
+    return tensor.data, name
+
+
+KERNELS: dict[str, Callable[[int, int, int, dict[str, Any]], Computed]] = {
+    "gemm_i32": _gemm_i32,
+    "linear_q8_0": _linear_q8_0,
+}
+"""What can be asked for."""
