@@ -75,7 +75,7 @@ def exit_code(codes: Sequence[int]) -> int:
     return next((c for c in EXIT_ORDER if c in codes), 0)
 
 
-class Difference(msgspec.Struct, frozen=True, omit_defaults=True):
+class Difference(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """Where an output is wrong: first differing index, how many differ, a window of both sides, the operands.
 
     `window_start` is the flat index of the windows' first element; `operands` holds, by input tensor, the slice
@@ -91,10 +91,11 @@ class Difference(msgspec.Struct, frozen=True, omit_defaults=True):
     guard_words: int = 0
 
 
-class Result(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One run key on one device, judged.
+class Result(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="type", tag="result"):
+    """One run key on one device, judged. It is a line of a record as it stands.
 
-    `role`: "case", "self-test" (known answer) or "known-bad" (the twin that must mismatch).
+    `role`: "case", "self-test" (known answer), "known-bad" (the twin that must mismatch) or "shutdown" (the worker's end).
+    `digest` is the device's, `expected` the reference's, `second` the second implementation's.
     `elements`: output elements compared, both runs counted. `phase`, `feature`, `needed`, `there`, `was` stand beside the
     verdict where it has them. `seconds` by phase: compile, upload, run, reference.
     """
@@ -109,6 +110,7 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True):
     role: str = "case"
     digest: str | None = None
     expected: str | None = None
+    second: str | None = None
     elements: int = 0
     leaves_type: int = 0
     inputs: dict[str, str] = {}
