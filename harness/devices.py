@@ -1,0 +1,346 @@
+"""Devices: which ones a machine has, what each is called, and how a user names them.
+
+A device is one (API, driver, place in that driver's list). Nothing is joined or dropped by name: one GPU seen through
+three APIs is three devices, two identical GPUs are two, and a driver that crashes, hangs or has no device is a row too.
+"""
+
+import os
+import re
+import tempfile
+import time
+import unicodedata
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from harness import backends, permissions
+from harness.backends import Driver, Report
+from harness.backends.common import is_software, vendor_name
+from harness.errors import NoDevice, UsageError
+from harness.process import Child, Closed, ProtocolError, Timeout, environment, one_line, printable, python
+
+Kind = Literal["hardware", "software", "compile-only", "unknown"]
+
+PROBE = python("harness.probe")
+"""The command of the probe child, without the API."""
+
+MOCK = "SAMEBITS_MOCK"
+EXPECT = "SAMEBITS_EXPECT"
+"""Variables: mock devices show up where the first is set; the second lists devices that must show up."""
+
+ALIASES = {"lavapipe": "vulkan:lvp", "swiftshader": "vulkan:vk_swiftshader", "intel": "opencl:intel-cpu"}
+"""Friendly names of drivers -> `api:label`."""
+
+DEVICES_LIMIT = 256
+MEMORY_LIMIT = 8 << 30
+PARALLEL = 4
+
+_SOFTWARE = re.compile(r"swrast|\bpocl\b|portable computing language|\bcpu\b", re.IGNORECASE)
+_PHASES = ("start", "load", "probe")
+
+
+class Device(msgspec.Struct, frozen=True):
+    """One device, or a driver that gave none (`status` is not "ok"; `phase` and `reason` say why, with the mend).
+
+    `id` is `api:label:index`, as printed and as selected; of a driver without a device it is `api:label`.
+    `environment` narrows a child to the device's driver, `origin` says where that was found: no record holds them.
+    """
+
+    id: str
+    api: str
+    label: str
+    index: int = 0
+    kind: Kind = "unknown"
+    vendor: str = ""
+    name: str = ""
+    driver: str = ""
+    compiler: str = ""
+    uuid: str | None = None
+    pci: str | None = None
+    features: list[str] = []
+    limits: dict[str, int] = {}
+    raw: dict[str, Any] = {}
+    status: str = "ok"
+    phase: str = ""
+    reason: str = ""
+    origin: str = ""
+    environment: dict[str, str | None] = {}
+
+    @property
+    def ok(self) -> bool:
+        """Whether it can be run on."""
+        return self.status == "ok"
+
+    def record(self) -> dict[str, Any]:
+        """All that a record may hold of it."""
+        fields: dict[str, Any] = msgspec.to_builtins(self)
+        return {name: value for name, value in fields.items() if name not in ("environment", "origin")}
+
+    def summary(self) -> dict[str, Any]:
+        """The row of `devices --json` and `gate --json`."""
+        names = ("id", "api", "kind", "vendor", "name", "driver", "status", "phase", "reason")
+        return {name: getattr(self, name) for name in names}
+
+
+def discover(apis: Iterable[str] | None = None, budget: float = 20.0) -> list[Device]:
+    """Every driver of the machine, each probed in a child that sees only it, for at most `budget` seconds.
+
+    `apis` limits the search; a name that is no API raises UsageError.
+    """
+    wanted = list(backends.REGISTRY if apis is None else apis)
+    for api in wanted:
+        if api not in backends.REGISTRY:
+            raise UsageError(f"no API {api!r}; there are {', '.join(backends.REGISTRY)}")
+    drivers: list[Driver] = []
+    rows: list[Device] = []
+    for api in wanted:
+        if api == "mock" and not os.environ.get(MOCK):
+            continue
+        try:
+            drivers += _distinct(backends.load(api).drivers())
+        except Exception as error:  # a fault in one API's search must not hide the others
+            detail = f"{type(error).__name__}: {error}"
+            rows.append(Device(f"{api}:drivers", api, "drivers", status="failed", phase="search", reason=detail))
+    blocked = [node for node in permissions.nodes() if node.problem]
+    for found in _probe_all(drivers, budget):
+        rows += [_with_permissions(row, blocked) for row in found]
+    rows.sort(key=lambda row: wanted.index(row.api))
+    return rows + [_node_row(node) for node in blocked if apis is None]
+
+
+def select(devices: Sequence[Device], selectors: Iterable[str]) -> list[Device]:
+    """The usable devices that any of `selectors` names, in the order of `devices`; all of them without a selector.
+
+    A selector is an id, a prefix ending in `*`, `hardware`, `software`, `compile-only`, an API, a driver (`api:label`
+    or its label), a vendor, an alias, or part of a name; the first of these that fits counts. Case does not matter.
+    Raises NoDevice where one matches nothing, or only drivers that gave no device.
+    """
+    chosen: set[str] = set()
+    given = False
+    for selector in selectors:
+        given = True
+        matched = _matching(devices, selector.strip().lower())
+        usable = [d.id for d in matched if d.ok]
+        if not usable and matched:
+            raise NoDevice("; ".join(f"{d.id} cannot be used: {d.status}: {d.reason}" for d in matched))
+        if not usable:
+            there = ", ".join(d.id for d in devices if d.ok) or "none"
+            raise NoDevice(f"no device matches {printable(selector, 80)!r}; there are: {there}")
+        chosen.update(usable)
+    return [d for d in devices if d.ok and (d.id in chosen or not given)]
+
+
+def expected(devices: Sequence[Device], names: str | None = None) -> list[str]:
+    """What SAMEBITS_EXPECT (or `names`, separated by commas) wants and is missing: a sentence each.
+
+    A name is a device id, `api:label`, a driver's label or an alias.
+    """
+    listed = os.environ.get(EXPECT, "") if names is None else names
+    missing = []
+    for name in filter(None, (part.strip() for part in listed.split(","))):
+        driver = ALIASES.get(name.lower(), name.lower())
+        matched = [d for d in devices if driver in (d.id.lower(), f"{d.api}:{d.label}".lower(), d.label.lower())]
+        if any(d.ok for d in matched):
+            continue
+        why = "; ".join(f"{d.id}: {d.status}: {d.reason}" for d in matched) or "no such driver was found"
+        missing.append(f"expected device {printable(name, 80)} is missing ({why})")
+    return missing
+
+
+def groups(devices: Sequence[Device]) -> list[list[Device]]:
+    """Devices that are one piece of hardware, by PCI address or UUID. For display only: no verdict depends on it.
+
+    A driver lists a GPU once, so two devices of one driver are never joined, even where both claim one UUID.
+    """
+    place = {device.id: n for n, device in enumerate(devices)}
+    found: list[list[Device]] = []
+    for device in devices:
+        home = [device]
+        for group in list(found):
+            if _same_hardware(group, device) and _compatible(group, home):
+                found.remove(group)
+                home = group + home
+        found.append(sorted(home, key=lambda d: place[d.id]))
+    return sorted(found, key=lambda group: place[group[0].id])
+
+
+def slug(device: Device) -> str:
+    """The folder of its records: API, driver and model, without versions; the same for identical devices."""
+    model = re.sub(r"\([^)]*\)|\bv?\d+\.\d+[\d.]*\b", " ", device.name)
+    text = unicodedata.normalize("NFKD", f"{device.api}-{device.label}-{model}").encode("ascii", "ignore").decode()
+    return re.sub(r"[^a-z0-9+]+", "-", text.lower()).strip("-")[:80].strip("-") or "device"
+
+
+def _distinct(drivers: Iterable[Driver]) -> list[Driver]:
+    """Drivers with labels that can be printed and are unique in their API, as ids need them."""
+    found: list[Driver] = []
+    taken: set[str] = set()
+    for driver in drivers:
+        plain = re.sub(r"[^A-Za-z0-9.+_-]", "_", driver.label)[:40] or "driver"
+        label = next(name for name in (plain, *(f"{plain}-{n}" for n in range(2, 10_000))) if name.lower() not in taken)
+        taken.add(label.lower())
+        found.append(msgspec.structs.replace(driver, label=label))
+    return found
+
+
+def _probe_all(drivers: Sequence[Driver], budget: float) -> list[list[Device]]:
+    running: set[Child] = set()
+    with tempfile.TemporaryDirectory(prefix="samebits-", ignore_cleanup_errors=True) as folder:
+        pool = ThreadPoolExecutor(PARALLEL)
+        try:
+            jobs = [pool.submit(_probe, d, budget, Path(folder, str(n)), running) for n, d in enumerate(drivers)]
+            return [job.result() for job in jobs]
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for child in list(running):  # interrupted: nobody waits for a driver that hangs
+                child.kill(grace=0)
+            pool.shutdown()
+
+
+def _probe(driver: Driver, budget: float, caches: Path, running: set[Child]) -> list[Device]:
+    if driver.problem:
+        return [_row(driver, "unusable", "search", driver.problem)]
+    caches.mkdir()
+    deadline = time.monotonic() + budget
+    reports: list[Report] = []
+    phase = "start"
+    try:
+        changes = {**driver.environment, **backends.load(driver.api).cache_environment(caches)}
+        child = Child([*PROBE, driver.api], environment(changes), memory_limit=MEMORY_LIMIT)
+    except OSError as error:
+        return [_row(driver, "failed", phase, f"the probe cannot be started: {error}")]
+    with child:
+        running.add(child)
+        try:
+            while (event := child.receive(deadline - time.monotonic())).get("event") != "done":
+                if event.get("event") == "phase" and event.get("phase") in _PHASES:
+                    phase = event["phase"]
+                elif event.get("event") == "device" and len(reports) < DEVICES_LIMIT:
+                    reports.append(msgspec.convert(event.get("report"), Report))
+                elif event.get("event") == "fault":
+                    return [_row(driver, one_line(str(event.get("status")), 30), phase, str(event.get("detail")))]
+                else:
+                    raise ProtocolError(f"unexpected event {one_line(str(event), 80)}")
+        except Timeout:
+            return [_row(driver, "timeout", phase, f"no answer within {budget:g} s")]
+        except Closed as end:
+            return [_row(driver, "crash", phase, f"{end}{_last_words(child)}")]
+        except (ProtocolError, msgspec.ValidationError) as error:
+            return [_row(driver, "failed", phase, f"the probe's answer makes no sense: {error}")]
+        finally:
+            running.discard(child)
+    if not reports:
+        return [_row(driver, "no-device", "probe", "present, no device")]
+    return [_device(driver, index, report) for index, report in enumerate(reports)]
+
+
+def _last_words(child: Child) -> str:
+    lines = child.stderr_tail().strip().splitlines()
+    return f"; last words: {one_line(lines[-1])}" if lines else ""
+
+
+def _row(driver: Driver, status: str, phase: str, reason: str) -> Device:
+    return Device(
+        id=f"{driver.api}:{driver.label}",
+        api=driver.api,
+        label=driver.label,
+        name=driver.label,
+        status=status,
+        phase=phase,
+        reason=one_line(reason),
+        origin=driver.origin,
+        environment=driver.environment,
+    )
+
+
+def _device(driver: Driver, index: int, report: Report) -> Device:
+    name = one_line(report.name, 120) or "unnamed"
+    return Device(
+        id=f"{driver.api}:{driver.label}:{index}",
+        api=driver.api,
+        label=driver.label,
+        index=index,
+        kind=_kind(report),
+        vendor=vendor_name(0, one_line(report.vendor, 80)),
+        name=name,
+        driver=one_line(report.driver, 200),
+        compiler=one_line(report.compiler, 200),
+        uuid=report.uuid and one_line(report.uuid, 80),
+        pci=report.pci and one_line(report.pci, 40),
+        features=[one_line(feature, 80) for feature in report.features],
+        limits=report.limits,
+        raw=report.raw,
+        origin=driver.origin,
+        environment=driver.environment,
+    )
+
+
+def _kind(report: Report) -> Kind:
+    """What it is; a software renderer is software, whatever it says of itself."""
+    texts = (report.name, report.vendor, report.driver)
+    types = (str(value).lower() for name, value in report.raw.items() if "type" in name.lower())
+    if report.kind == "compile-only":
+        return "compile-only"
+    if any(is_software(t) or _SOFTWARE.search(t) for t in texts) or any("cpu" in t for t in types):
+        return "software"
+    return "hardware" if report.kind == "hardware" else "software"
+
+
+def _with_permissions(row: Device, blocked: Sequence[permissions.Node]) -> Device:
+    if row.status != "no-device" or not blocked:
+        return row
+    return msgspec.structs.replace(row, reason=f"{row.reason}; {blocked[0].problem}: {blocked[0].mend}")
+
+
+def _node_row(node: permissions.Node) -> Device:
+    label = Path(node.path).name
+    reason = f"{node.problem}: {node.mend}"
+    return Device(
+        f"system:{label}", "system", label, name=node.path, status="no-permission", phase="open", reason=reason
+    )
+
+
+def _matching(devices: Sequence[Device], word: str) -> list[Device]:
+    """The devices that `word` names in the first sense in which it names any."""
+    if not word:
+        return []
+    if word.endswith("*"):
+        return [d for d in devices if d.id.lower().startswith(word[:-1])]
+    senses = (
+        [d for d in devices if d.id.lower() == word],
+        [d for d in devices if d.kind == word],
+        [d for d in devices if d.api == word],
+        [d for d in devices if word in (f"{d.api}:{d.label}".lower(), d.label.lower())],
+        [d for d in devices if d.vendor.lower() == word],
+        [d for d in devices if f"{d.api}:{d.label}" == ALIASES.get(word)],
+        [d for d in devices if word in d.name.lower()],
+    )
+    return next((found for found in senses if found), [])
+
+
+def _same_hardware(group: Iterable[Device], device: Device) -> bool:
+    return any(
+        (_pci(d) is not None and _pci(d) == _pci(device)) or (_uuid(d) is not None and _uuid(d) == _uuid(device))
+        for d in group
+    )
+
+
+def _compatible(group: Sequence[Device], other: Sequence[Device]) -> bool:
+    addresses = {_pci(d) for d in (*group, *other)} - {None}
+    drivers = [(d.api, d.label) for d in (*group, *other)]
+    return len(addresses) <= 1 and len(set(drivers)) == len(drivers)
+
+
+def _pci(device: Device) -> tuple[int, ...] | None:
+    """Domain, bus, device, function; drivers write the domain with four digits or eight, or not at all."""
+    match = re.fullmatch(r"(?:([0-9a-f]+):)?([0-9a-f]+):([0-9a-f]+)(?:\.([0-9a-f]))?", (device.pci or "").lower())
+    return tuple(int(part or "0", 16) for part in match.groups()) if match else None
+
+
+def _uuid(device: Device) -> str | None:
+    """Hexadecimal digits only; one of zeros says nothing."""
+    digits = re.sub(r"[^0-9a-f]", "", (device.uuid or "").lower().removeprefix("gpu-").removeprefix("mig-"))
+    return digits if digits.strip("0") else None
