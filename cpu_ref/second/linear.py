@@ -33,7 +33,7 @@ def linear_q8_0(w: Bytes, x: Int64, name: str = "w") -> Int64:
     """y = round_shift(W x, 24), i64[m,n]: w is u8[n, K/32*34], x is i64[m,K]."""
     values, finite = half_table()
     _refuse_scales(w, finite, name)
-    _hold("linear.x", x, 47)
+    _hold_activations(x)
     _hold_terms(w, x, values)
     rows = max(1, BAND // len(x))
     columns = np.ascontiguousarray(x.T)
@@ -44,8 +44,7 @@ def linear_q8_0(w: Bytes, x: Int64, name: str = "w") -> Int64:
         t, r = place = np.argwhere(broken)[0]
         raise RangeContract("linear.sum", place, (int(high[t, r]) << 32) + int(low[t, r]), 62)
     acc: Int64 = (high << 32) | low
-    y: Int64 = (acc + (1 << 23)) >> 24
-    _hold("linear.y", y, 47)
+    y: Int64 = (acc + (1 << 23)) >> 24  # below 2^39 in magnitude: its own contract, 2^47, follows
     return y
 
 
@@ -71,11 +70,11 @@ def _refuse_scales(w: Bytes, finite: npt.NDArray[np.bool_], name: str) -> None:
         raise WeightsRefused(f"{name}: row {row}, block {block}: the scale 0x{bits[row, block]:04x} is infinite or NaN")
 
 
-def _hold(op: str, values: Int64, bits: int) -> None:
-    broken = (values >= 1 << bits) | (values <= -(1 << bits))
+def _hold_activations(x: Int64) -> None:
+    broken = (x >= 1 << 47) | (x <= -(1 << 47))
     if broken.any():
         place = np.argwhere(broken)[0]
-        raise RangeContract(op, place, int(values[tuple(place)]), bits)
+        raise RangeContract("linear.x", place, int(x[tuple(place)]), 47)
 
 
 def _hold_terms(w: Bytes, x: Int64, values: Int64) -> None:
