@@ -1,0 +1,229 @@
+"""OpenCL through pyopencl: one visible platform, its devices, one in-order queue."""
+
+import ctypes
+import os
+import struct
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from harness.backends import Report
+from harness.backends.common import buffer_bytes, first_line, is_software, vendor_name
+from harness.backends.opencl_icds import drivers as drivers
+from harness.backends.opencl_icds import library_named_by
+from harness.errors import CompileError, DeviceFault, DeviceLost, LaunchError, Unsupported
+from harness.kernels import Buffer, Kernel, Language, Pass
+
+LANGUAGE: Language = "opencl"
+
+LOST = {-2, -36, -9999}
+"""CL_DEVICE_NOT_AVAILABLE, CL_INVALID_COMMAND_QUEUE, and what NVIDIA returns for a kernel that broke the context."""
+
+
+def cache_environment(folder: Path) -> dict[str, str]:
+    """Variables that keep driver and library caches inside `folder`, or off."""
+    return {
+        "PYOPENCL_NO_CACHE": "1",
+        "POCL_CACHE_DIR": str(folder),
+        "MESA_SHADER_CACHE_DISABLE": "true",
+        "CUDA_CACHE_DISABLE": "1",
+        "NEO_CACHE_PERSISTENT": "0",
+        "AMD_COMGR_CACHE": "0",
+        "XDG_CACHE_HOME": str(folder),
+    }
+
+
+def probe() -> list[dict[str, Any]]:
+    """The devices of the one visible platform; [] where it has none."""
+    return [msgspec.to_builtins(_report(device)) for device in _devices()]
+
+
+def open_device(index: int) -> "OpenCL":
+    """The device at that place of `probe()`."""
+    return OpenCL(_devices()[index])
+
+
+def _devices() -> list[Any]:
+    import pyopencl as cl
+
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error as e:
+        if "OCL_ICD_VENDORS" in os.environ:  # then the dynamic loader's own reason, as an OSError, says more
+            ctypes.CDLL(library_named_by(Path(os.environ["OCL_ICD_VENDORS"])))
+        raise DeviceFault(f"the loader found no platform: {e}") from None
+    if len(platforms) != 1:
+        raise DeviceFault(f"expected one platform, see {len(platforms)}: {', '.join(p.name for p in platforms)}")
+    try:
+        return list(platforms[0].get_devices())
+    except cl.Error as e:
+        if e.code == cl.status_code.DEVICE_NOT_FOUND:
+            return []
+        raise DeviceFault(f"clGetDeviceIDs: {e}") from None
+
+
+def _report(device: Any) -> Report:
+    import pyopencl as cl
+
+    platform, name = device.platform, " ".join(device.name.split())
+    real = device.type & (cl.device_type.GPU | cl.device_type.ACCELERATOR) and not device.type & cl.device_type.CPU
+    software = not real or is_software(f"{platform.name} {name}")
+    texts = ("name", "vendor", "version", "driver_version", "opencl_c_version", "profile", "extensions")
+    numbers = ("max_mem_alloc_size", "global_mem_size", "local_mem_size", "max_work_group_size", "max_compute_units")
+    identity = _identity(device)
+    raw = {f: str(getattr(device, f)) for f in texts} | {f: int(getattr(device, f)) for f in ("type", "vendor_id")}
+    raw |= {f"platform_{f}": str(getattr(platform, f)) for f in ("name", "vendor", "version")} | identity
+    driver = device.driver_version.strip()
+    return Report(
+        name=name,
+        # A software device is its maker's, whoever made the processor.
+        vendor=vendor_name(0, platform.vendor) if software else vendor_name(device.vendor_id, device.vendor),
+        driver=driver if driver.startswith(platform.name) else f"{platform.name} {driver}",
+        kind="software" if software else "hardware",
+        compiler=f"{device.opencl_c_version.strip()} / {platform.version.strip()}",
+        uuid=identity.get("uuid"),
+        pci=identity.get("pci"),
+        features=sorted(device.extensions.split()),
+        limits={n: int(getattr(device, n)) for n in numbers},
+        raw=raw,
+    )
+
+
+def _identity(device: Any) -> dict[str, str]:
+    """UUID and PCI address by the KHR, NVIDIA and AMD queries, which pyopencl does not wrap or only in part."""
+    import pyopencl as cl
+
+    # The symbols of the loader that pyopencl is linked to are found through its extension module.
+    query = ctypes.CDLL(cl._cl.__file__).clGetDeviceInfo
+    query.argtypes = [ctypes.c_void_p, ctypes.c_uint, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p]
+
+    def ask(parameter: int, size: int) -> bytes | None:
+        data = ctypes.create_string_buffer(size)
+        return data.raw if query(device.int_ptr, parameter, size, data, None) == 0 else None
+
+    extensions, found = device.extensions.split(), {}
+    uuid = ask(0x106A, 16) if "cl_khr_device_uuid" in extensions else None
+    if uuid and any(uuid):
+        found["uuid"] = uuid.hex()
+    if "cl_khr_pci_bus_info" in extensions and (khr := ask(0x410F, 16)):
+        found["pci"] = "{:04x}:{:02x}:{:02x}.{:x}".format(*struct.unpack("4I", khr))
+    elif "cl_nv_device_attribute_query" in extensions and (bus := ask(0x4008, 4)) and (slot := ask(0x4009, 4)):
+        number, domain = struct.unpack("I", slot)[0], struct.unpack("I", ask(0x400A, 4) or bytes(4))[0]
+        found["pci"] = f"{domain:04x}:{struct.unpack('I', bus)[0]:02x}:{number >> 3:02x}.{number & 7:x}"
+    elif "cl_amd_device_attribute_query" in extensions and (amd := ask(0x4037, 24)) and amd[0] == 1:
+        found["pci"] = f"0000:{amd[21]:02x}:{amd[22]:02x}.{amd[23]:x}"
+    return found
+
+
+@dataclass
+class Program:
+    """A built program and its kernels. Intel's runtime frees a program that only its kernels hold."""
+
+    build: Any
+    entries: dict[str, Any]
+
+
+@dataclass
+class Bound:
+    """Buffers on the device, in argument order, with the sizes in bytes."""
+
+    buffers: Sequence[Buffer]
+    memory: dict[str, Any]
+    sizes: dict[str, int]
+
+
+class OpenCL:
+    """An open OpenCL device with one in-order queue."""
+
+    def __init__(self, device: Any) -> None:
+        import pyopencl as cl
+
+        self.cl = cl
+        self.report = _report(device)
+        self.device = device
+        with self._faults(LaunchError):
+            self.context = cl.Context([device])
+            self.queue = cl.CommandQueue(self.context)
+
+    def compile(self, kernel: Kernel, text: str, constants: Mapping[str, int]) -> Program:
+        """Builds for the device and takes out every entry point."""
+        options = ["-cl-std=CL1.2", *(f"-D{name}={value}u" for name, value in constants.items())]
+        program = self.cl.Program(self.context, text)
+        with self._faults(CompileError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a log without an error is no news
+            program.build(options)
+        entries = {}
+        for entry in kernel.entries:
+            try:
+                entries[entry] = self.cl.Kernel(program, entry)
+            except self.cl.Error:
+                raise CompileError(f"the build succeeded, but the program has no kernel {entry!r}") from None
+        return Program(program, entries)
+
+    def bind(self, buffers: Sequence[Buffer], data: Mapping[str, bytes]) -> Bound:
+        """Allocates and uploads; words that `data` does not reach are zero."""
+        sizes = {b.name: buffer_bytes(b) for b in buffers}
+        largest = max(sizes.values())
+        if largest > self.device.max_mem_alloc_size:
+            raise Unsupported("max-mem-alloc-size", str(largest), str(self.device.max_mem_alloc_size))
+        flags = self.cl.mem_flags
+        with self._faults(LaunchError):
+            memory = {}
+            for b in buffers:
+                access = flags.READ_WRITE if b.writable else flags.READ_ONLY
+                memory[b.name] = self.cl.Buffer(self.context, access, sizes[b.name])
+            for name, content in data.items():
+                self.cl.enqueue_copy(self.queue, memory[name], content.ljust(sizes[name], b"\0"))
+        return Bound(buffers, memory, sizes)
+
+    def run(
+        self, program: Program, bound: Bound, passes: Sequence[Pass], fill: Mapping[str, bytes]
+    ) -> dict[str, bytes]:
+        """Fills, dispatches, waits and reads back."""
+        limit = self.device.max_work_group_size
+        needed = max(prod(p.workgroup) for p in passes)
+        if needed > limit:
+            raise Unsupported("max-work-group-size", str(needed), str(limit))
+        with self._faults(LaunchError):
+            for name, content in fill.items():
+                self.cl.enqueue_copy(self.queue, bound.memory[name], content)
+            for p in passes:
+                params = struct.pack(f"<{len(p.params)}I", *p.params)
+                self.cl.enqueue_copy(self.queue, bound.memory["params"], params)
+                kernel = program.entries[p.entry]
+                kernel.set_args(*bound.memory.values())
+                whole = tuple(g * w for g, w in zip(p.groups, p.workgroup, strict=True))
+                self.cl.enqueue_nd_range_kernel(self.queue, kernel, whole, p.workgroup).wait()
+            results = {b.name: bytearray(bound.sizes[b.name]) for b in bound.buffers if b.role in ("output", "receipt")}
+            for name, result in results.items():
+                self.cl.enqueue_copy(self.queue, result, bound.memory[name])
+        return {name: bytes(result) for name, result in results.items()}
+
+    def artefacts(self, program: Program) -> dict[str, bytes]:
+        """The program's binary: PTX text from NVIDIA, the driver's own format elsewhere."""
+        try:
+            binary = program.build.binaries[0]
+        except (self.cl.Error, IndexError):
+            return {}
+        return {"kernel.ptx" if b".target sm_" in binary[:4096] else "kernel.bin": bytes(binary)} if binary else {}
+
+    def close(self) -> None:
+        """Drains the queue and drops queue and context."""
+        with self._faults(LaunchError):
+            self.queue.finish()
+        del self.queue, self.context
+
+    @contextmanager
+    def _faults(self, kind: type[DeviceFault]) -> Iterator[None]:
+        """Turns what pyopencl raises into a DeviceFault."""
+        try:
+            yield
+        except self.cl.Error as e:
+            line = first_line(str(e), r"$|clBuildProgram failed|Build on <|\(options:")
+            raise (DeviceLost if e.code in LOST else kind)(line) from e
