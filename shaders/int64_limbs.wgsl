@@ -1,0 +1,67 @@
+// int64_limbs: 64-bit two's complement integers modulo 2^64 as two 32-bit words, low word x, high word y.
+//
+// Every shift amount stays below 32: a bit that would need 32 is moved in two steps.
+
+alias limbs = vec2<u32>;
+
+fn i64_make(low: u32, high: u32) -> limbs {
+    return limbs(low, high);
+}
+
+// The word as a signed 32-bit integer, sign extended.
+fn i64_from_i32(word: u32) -> limbs {
+    return i64_make(word, 0u - (word >> 31u));
+}
+
+fn i64_add(a: limbs, b: limbs) -> limbs {
+    let low = a.x + b.x;
+    var carry = 0u;
+    if (low < a.x) {
+        carry = 1u;
+    }
+    return i64_make(low, a.y + b.y + carry);
+}
+
+fn i64_neg(a: limbs) -> limbs {
+    return i64_add(i64_make(~a.x, ~a.y), i64_make(1u, 0u));
+}
+
+// The full product of two unsigned words, by pieces of 16 bits; no sum below exceeds 2^32 - 1.
+fn i64_mul_words(a: u32, b: u32) -> limbs {
+    let a_low = a & 0xffffu;
+    let a_high = a >> 16u;
+    let b_low = b & 0xffffu;
+    let b_high = b >> 16u;
+    let low = a_low * b_low;
+    let middle = a_high * b_low + (low >> 16u);
+    let cross = a_low * b_high + (middle & 0xffffu);
+    return i64_make((cross << 16u) | (low & 0xffffu), a_high * b_high + (middle >> 16u) + (cross >> 16u));
+}
+
+// The low 64 bits of the product: the same for signed and unsigned.
+fn i64_mul(a: limbs, b: limbs) -> limbs {
+    let p: limbs = i64_mul_words(a.x, b.x);
+    return i64_make(p.x, p.y + a.x * b.y + a.y * b.x);
+}
+
+// a * 2^n, 0 <= n <= 63.
+fn i64_shl(a: limbs, n: u32) -> limbs {
+    if (n >= 32u) {
+        return i64_make(0u, a.x << (n - 32u));
+    }
+    return i64_make(a.x << n, (a.y << n) | ((a.x >> 1u) >> (31u - n)));
+}
+
+// floor(a / 2^n), 0 <= n <= 63, a signed.
+fn i64_shr(a: limbs, n: u32) -> limbs {
+    let fill = 0u - (a.y >> 31u);
+    if (n >= 32u) {
+        return i64_make((a.y >> (n - 32u)) | ((fill << 1u) << (63u - n)), fill);
+    }
+    return i64_make((a.x >> n) | ((a.y << 1u) << (31u - n)), (a.y >> n) | ((fill << 1u) << (31u - n)));
+}
+
+// floor((a + 2^(n-1)) / 2^n), 1 <= n <= 63: half up.
+fn i64_round_shift(a: limbs, n: u32) -> limbs {
+    return i64_shr(i64_add(a, i64_shl(i64_make(1u, 0u), n - 1u)), n);
+}

@@ -1,0 +1,161 @@
+// linear_q8_0: y[m,n] = round_shift(sum over k of W[n,k] * x[m,k], 24) with W the Q24 values of Q8_0 blocks,
+// x and y Q16 in 64 bits: op 2 of profile dyadic-q16; the reference is cpu_ref/linear.py.
+//
+// Sums are pairs of words by the prelude int64_limbs, exact modulo 2^64, and rounded once, after the last addition.
+// A lane makes one output: group x is 64 rows of W, group y the token. Under the schedule tree a workgroup makes one
+// output: group x is the row, 64 lanes take turns at the terms, then their sums are added pairwise. Under split_k group
+// z is the part; entry point combine adds the parts.
+
+override SCHEDULE: u32 = 0u;
+override KNOWN_BAD: u32 = 0u;
+override NONCE: u32 = 0u;
+
+const REVERSE: u32 = 1u;
+const SPLIT_K: u32 = 2u;
+const TILED_SHUFFLED: u32 = 3u;
+const TREE: u32 = 4u;
+
+const PARTS: u32 = 8u;
+const LANES: u32 = 64u;
+const TILE: u32 = 32u;
+const BLOCK_BYTES: u32 = 34u;
+const SHIFT: u32 = 24u;
+
+// M tokens, N rows, K, first row of the band, terms in a part
+@group(0) @binding(0) var<storage, read> params: array<u32>;
+@group(0) @binding(1) var<storage, read> w: array<u32>;
+@group(0) @binding(2) var<storage, read> x: array<u32>;
+@group(0) @binding(3) var<storage, read> order: array<u32>;
+@group(0) @binding(4) var<storage, read_write> scratch: array<u32>;
+@group(0) @binding(5) var<storage, read_write> y: array<u32>;
+@group(0) @binding(6) var<storage, read_write> receipt: array<u32>;
+
+var<workgroup> sums: array<limbs, LANES>;
+
+// The Q24 value of a finite fp16: exact, for 2^-24 is its smallest step.
+fn scale_of(bits: u32) -> limbs {
+    let exponent = (bits >> 10u) & 31u;
+    var scale: limbs = i64_make(bits & 1023u, 0u);
+    if (exponent > 0u) {
+        scale = i64_shl(i64_make(1024u | (bits & 1023u), 0u), exponent - 1u);
+    }
+    if ((bits & 0x8000u) != 0u) {
+        scale = i64_neg(scale);
+    }
+    return scale;
+}
+
+@compute @workgroup_size(64, 1, 1)
+fn multiply(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) lane: vec3<u32>) {
+    let M = params[0];
+    let N = params[1];
+    let K = params[2];
+    let terms = K - KNOWN_BAD;
+    let token = group.y;
+    var row = params[3] + group.x * LANES + lane.x;
+    if (SCHEDULE == TREE) {
+        row = params[3] + group.x;
+    }
+    if (group.x + group.y + group.z + lane.x == 0u) {
+        receipt[0] = NONCE;
+    }
+
+    // A step is one term; one whose k is not below end is none.
+    var begin = 0u;
+    var end = terms;
+    if (SCHEDULE == SPLIT_K) {
+        begin = group.z * params[4];
+        if (begin > terms) {
+            begin = terms;
+        }
+        if (end - begin > params[4]) {
+            end = begin + params[4];
+        }
+    }
+    var steps = end - begin;
+    if (SCHEDULE == TILED_SHUFFLED) {
+        steps = K;
+    }
+    if (SCHEDULE == TREE) {
+        steps = (K + LANES - 1u) >> 6u;
+    }
+    if (row >= N || token >= M) {
+        steps = 0u;
+    }
+
+    let row_at = row * (K >> 5u) * BLOCK_BYTES;
+    var sum: limbs = i64_make(0u, 0u);
+    var scale: limbs = i64_make(0u, 0u);
+    var scale_block = K;  // none yet
+    for (var step = 0u; step < steps; step++) {
+        var k = begin + step;
+        if (SCHEDULE == REVERSE) {
+            k = end - 1u - step;
+        }
+        if (SCHEDULE == TILED_SHUFFLED) {
+            k = order[step >> 5u] * TILE + (step & 31u);
+        }
+        if (SCHEDULE == TREE) {
+            k = step * LANES + lane.x;
+        }
+        if (k < end) {
+            let block = k >> 5u;
+            let block_at = row_at + block * BLOCK_BYTES;
+            if (block != scale_block) {
+                scale_block = block;
+                scale = scale_of((w[block_at >> 2u] >> ((block_at & 2u) << 3u)) & 0xffffu);
+            }
+            let q_at = block_at + 2u + (k & 31u);
+            let byte = (w[q_at >> 2u] >> ((q_at & 3u) << 3u)) & 255u;
+            let weight: limbs = i64_mul(scale, i64_from_i32((byte ^ 128u) - 128u));
+            let x_at = (token * K + k) << 1u;
+            sum = i64_add(sum, i64_mul(weight, i64_make(x[x_at], x[x_at + 1u])));
+        }
+    }
+
+    if (SCHEDULE == TREE) {
+        sums[lane.x] = sum;
+        workgroupBarrier();
+        for (var reach = LANES >> 1u; reach > 0u; reach >>= 1u) {
+            if (lane.x < reach) {
+                sums[lane.x] = i64_add(sums[lane.x], sums[lane.x + reach]);
+            }
+            workgroupBarrier();
+        }
+        if (lane.x > 0u) {
+            return;
+        }
+        sum = sums[0];
+    }
+    if (row < N && token < M) {
+        if (SCHEDULE == SPLIT_K) {
+            let at = ((group.z * M + token) * N + row) << 1u;
+            scratch[at] = sum.x;
+            scratch[at + 1u] = sum.y;
+        } else {
+            let result: limbs = i64_round_shift(sum, SHIFT);
+            let at = (token * N + row) << 1u;
+            y[at] = result.x;
+            y[at + 1u] = result.y;
+        }
+    }
+}
+
+@compute @workgroup_size(64, 1, 1)
+fn combine(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) lane: vec3<u32>) {
+    let outputs = params[0] * params[1];
+    let i = group.x * LANES + lane.x;
+    if (i == 0u) {
+        receipt[1] = NONCE;
+    }
+    if (i < outputs) {
+        var sum: limbs = i64_make(0u, 0u);
+        for (var part = PARTS; part > 0u; part--) {
+            let at = ((part - 1u) * outputs + i) << 1u;
+            sum = i64_add(sum, i64_make(scratch[at], scratch[at + 1u]));
+        }
+        let result: limbs = i64_round_shift(sum, SHIFT);
+        y[i << 1u] = result.x;
+        y[(i << 1u) + 1u] = result.y;
+    }
+}
