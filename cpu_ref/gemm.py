@@ -5,12 +5,12 @@ The reference computes the true integers, counts those that leave int32, and red
 
 from dataclasses import dataclass
 
-from flint import fmpz_mat
+from flint import fmpz, fmpz_mat
 
 from cpu_ref.integers import read_signed, write_residues
 from cpu_ref.products import exact_product
 
-_LOW, _HIGH = -(1 << 31), (1 << 31) - 1
+_LOW, _HIGH, _MODULUS = fmpz(-(1 << 31)), fmpz((1 << 31) - 1), fmpz(1 << 32)
 
 
 @dataclass(frozen=True)
@@ -27,4 +27,4 @@ def gemm_i32(a: bytes | memoryview, b: bytes | memoryview, m: int, n: int, k: in
     right = fmpz_mat(k, n, read_signed(b, 4))
     true = exact_product(left, right)
     inside = sum(_LOW <= v <= _HIGH for v in true)
-    return Gemm(write_residues([v & 0xFFFFFFFF for v in true], 4), len(true) - inside)
+    return Gemm(write_residues([int(v % _MODULUS) for v in true], 4), len(true) - inside)

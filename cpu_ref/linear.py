@@ -86,5 +86,5 @@ def _sums_by_flint(weights: Weights, tokens: Sequence[Sequence[int]]) -> Iterato
     m, rows = len(tokens), weights.rows()
     right = fmpz_mat([list(token) for token in tokens]).transpose()
     while band := list(islice(rows, max(1, BAND // weights.k))):
-        flat = exact_product(fmpz_mat(band), right)
+        flat = [int(v) for v in exact_product(fmpz_mat(band), right)]
         yield from (flat[i : i + m] for i in range(0, len(flat), m))
