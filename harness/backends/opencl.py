@@ -17,6 +17,7 @@ from harness.backends import Report
 from harness.backends.common import buffer_bytes, first_line, is_software, vendor_name
 from harness.backends.opencl_icds import drivers as drivers
 from harness.backends.opencl_icds import library_named_by
+from harness.backends.opencl_identity import identify
 from harness.errors import CompileError, DeviceFault, DeviceLost, LaunchError, Unsupported
 from harness.kernels import Buffer, Kernel, Language, Pass
 
@@ -46,7 +47,10 @@ def probe() -> list[dict[str, Any]]:
 
 def open_device(index: int) -> "OpenCL":
     """The device at that place of `probe()`."""
-    return OpenCL(_devices()[index])
+    devices = _devices()
+    if index >= len(devices):
+        raise DeviceLost(f"place {index} of {len(devices)} devices: gone since discovery")
+    return OpenCL(devices[index])
 
 
 def _devices() -> list[Any]:
@@ -76,7 +80,7 @@ def _report(device: Any) -> Report:
     software = not real or is_software(f"{platform.name} {name}")
     texts = ("name", "vendor", "version", "driver_version", "opencl_c_version", "profile", "extensions")
     numbers = ("max_mem_alloc_size", "global_mem_size", "local_mem_size", "max_work_group_size", "max_compute_units")
-    identity = _identity(device)
+    identity = identify(device)
     raw = {f: str(getattr(device, f)) for f in texts} | {f: int(getattr(device, f)) for f in ("type", "vendor_id")}
     raw |= {f"platform_{f}": str(getattr(platform, f)) for f in ("name", "vendor", "version")} | identity
     driver = device.driver_version.strip()
@@ -93,32 +97,6 @@ def _report(device: Any) -> Report:
         limits={n: int(getattr(device, n)) for n in numbers},
         raw=raw,
     )
-
-
-def _identity(device: Any) -> dict[str, str]:
-    """UUID and PCI address by the KHR, NVIDIA and AMD queries, which pyopencl does not wrap or only in part."""
-    import pyopencl as cl
-
-    # The symbols of the loader that pyopencl is linked to are found through its extension module.
-    query = ctypes.CDLL(cl._cl.__file__).clGetDeviceInfo
-    query.argtypes = [ctypes.c_void_p, ctypes.c_uint, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p]
-
-    def ask(parameter: int, size: int) -> bytes | None:
-        data = ctypes.create_string_buffer(size)
-        return data.raw if query(device.int_ptr, parameter, size, data, None) == 0 else None
-
-    extensions, found = device.extensions.split(), {}
-    uuid = ask(0x106A, 16) if "cl_khr_device_uuid" in extensions else None
-    if uuid and any(uuid):
-        found["uuid"] = uuid.hex()
-    if "cl_khr_pci_bus_info" in extensions and (khr := ask(0x410F, 16)):
-        found["pci"] = "{:04x}:{:02x}:{:02x}.{:x}".format(*struct.unpack("4I", khr))
-    elif "cl_nv_device_attribute_query" in extensions and (bus := ask(0x4008, 4)) and (slot := ask(0x4009, 4)):
-        number, domain = struct.unpack("I", slot)[0], struct.unpack("I", ask(0x400A, 4) or bytes(4))[0]
-        found["pci"] = f"{domain:04x}:{struct.unpack('I', bus)[0]:02x}:{number >> 3:02x}.{number & 7:x}"
-    elif "cl_amd_device_attribute_query" in extensions and (amd := ask(0x4037, 24)) and amd[0] == 1:
-        found["pci"] = f"0000:{amd[21]:02x}:{amd[22]:02x}.{amd[23]:x}"
-    return found
 
 
 @dataclass
