@@ -20,7 +20,7 @@ from harness import backends, permissions
 from harness.backends import Driver, Report
 from harness.backends.common import is_software, vendor_name
 from harness.errors import NoDevice, UsageError
-from harness.process import Child, Closed, ProtocolError, Timeout, environment, one_line, printable, python
+from harness.process import Child, Closed, ProtocolError, Timeout, environment, one_line, python
 
 Kind = Literal["hardware", "software", "compile-only", "unknown"]
 
@@ -46,7 +46,7 @@ class Device(msgspec.Struct, frozen=True):
     """One device, or a driver that gave none (`status` is not "ok"; `phase` and `reason` say why, with the mend).
 
     `id` is `api:label:index`, as printed and as selected; of a driver without a device it is `api:label`.
-    `environment` narrows a child to the device's driver, `origin` says where that was found: no record holds them.
+    `environment` narrows a child to the device's driver, `origin` says where that was found; no record holds them.
     """
 
     id: str
@@ -73,11 +73,6 @@ class Device(msgspec.Struct, frozen=True):
     def ok(self) -> bool:
         """Whether it can be run on."""
         return self.status == "ok"
-
-    def record(self) -> dict[str, Any]:
-        """All that a record may hold of it."""
-        fields: dict[str, Any] = msgspec.to_builtins(self)
-        return {name: value for name, value in fields.items() if name not in ("environment", "origin")}
 
     def summary(self) -> dict[str, Any]:
         """The row of `devices --json` and `gate --json`."""
@@ -128,7 +123,7 @@ def select(devices: Sequence[Device], selectors: Iterable[str]) -> list[Device]:
             raise NoDevice("; ".join(f"{d.id} cannot be used: {d.status}: {d.reason}" for d in matched))
         if not usable:
             there = ", ".join(d.id for d in devices if d.ok) or "none"
-            raise NoDevice(f"no device matches {printable(selector, 80)!r}; there are: {there}")
+            raise NoDevice(f"no device matches {one_line(selector, 80)!r}; there are: {there}")
         chosen.update(usable)
     return [d for d in devices if d.ok and (d.id in chosen or not given)]
 
@@ -146,7 +141,7 @@ def expected(devices: Sequence[Device], names: str | None = None) -> list[str]:
         if any(d.ok for d in matched):
             continue
         why = "; ".join(f"{d.id}: {d.status}: {d.reason}" for d in matched) or "no such driver was found"
-        missing.append(f"expected device {printable(name, 80)} is missing ({why})")
+        missing.append(f"expected device {one_line(name, 80)} is missing ({why})")
     return missing
 
 

@@ -23,6 +23,7 @@ import msgspec
 import psutil
 
 from harness.channel import EVENT_FD, PARENT_PID
+from harness.text import clean
 
 LINE_LIMIT = 1 << 20
 """Bytes in one line of a child at most."""
@@ -78,15 +79,9 @@ def environment(changes: Mapping[str, str | None]) -> dict[str, str]:
     return env
 
 
-def printable(text: str, limit: int | None = None) -> str:
-    """`text` of a stranger without control characters (newline and tab stay), cut to `limit` characters."""
-    clean = "".join(c if c.isprintable() or c in "\n\t" else "�" for c in text.replace("\r\n", "\n"))
-    return clean if limit is None or len(clean) <= limit else clean[: limit - 1] + "…"
-
-
 def one_line(text: str, limit: int = 300) -> str:
-    """The first line of `text` that is not blank, printable and cut."""
-    return printable(next((line.strip() for line in text.splitlines() if line.strip()), ""), limit).replace("\t", " ")
+    """The first line of `text` that is not blank, without control characters, cut to `limit` characters."""
+    return clean(next((line for line in text.splitlines() if line.strip()), ""), limit)
 
 
 class Child:
@@ -332,7 +327,8 @@ class _Bounded:
     def text(self) -> str:
         with self._lock:
             middle = f"\n[{self._dropped} bytes left out]\n".encode() if self._dropped else b""
-            return printable((bytes(self._head) + middle + bytes(self._tail)).decode("utf-8", "replace"))
+            text = (bytes(self._head) + middle + bytes(self._tail)).decode("utf-8", "replace")
+        return "".join(c if c.isprintable() or c in "\n\t" else "�" for c in text.replace("\r\n", "\n"))
 
 
 def _ready(fd: int, what: int, deadline: float) -> bool:

@@ -100,7 +100,7 @@ def test_a_child_sees_its_own_driver_and_a_private_cache_folder_that_is_gone_aft
 
 def test_names_cannot_hold_terminal_escapes_or_more_than_a_line(find: Any) -> None:
     row = find("escape")["escape"]
-    assert row.name == "evil�[2J"
+    assert row.name == "evil[2J"
     assert len(row.vendor) <= 80
 
 
@@ -300,12 +300,6 @@ def test_groups_join_when_a_later_device_links_them_and_keep_the_order_of_the_ro
 )
 def test_the_folder_of_a_device_is_its_model_without_versions(fields: dict[str, Any], folder: str) -> None:
     assert slug(device("vulkan:lvp:3", **fields)) == folder
-
-
-def test_a_record_holds_neither_environment_nor_origin() -> None:
-    row = device("vulkan:lvp:0", environment={"VK_DRIVER_FILES": "/home/someone/x.json"}, origin="/home/someone/x.json")
-    assert "/home" not in str(row.record())
-    assert set(row.summary()) == {"id", "api", "kind", "vendor", "name", "driver", "status", "phase", "reason"}
 
 
 def test_a_device_node_without_access_is_a_row_with_the_mend(find: Any, monkeypatch: pytest.MonkeyPatch) -> None:

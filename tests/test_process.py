@@ -331,6 +331,6 @@ def test_by_hand_a_child_prints_its_events() -> None:
 
 
 def test_one_line_takes_the_first_line_that_says_something() -> None:
-    assert process.one_line("\n  \n  error: \x1b[31mred\tapple\nmore") == "error: �[31mred apple"
+    assert process.one_line("\n  \n  error: \x1b[31mred\tapple\nmore") == "error: [31mred apple"
     assert process.one_line("x" * 50, 10) == "x" * 9 + "…"
     assert process.one_line("") == ""

@@ -8,8 +8,10 @@ A module has
     probe() -> [dict]        the devices that the one visible driver has, as raw reports (see `Report`); runs in a
                              child whose environment was narrowed to that driver
     open_device(index) -> Backend    the device at that place of `probe()`; runs in the worker, likewise narrowed
+    cache_environment(folder)        variables that keep the caches of driver and libraries inside `folder`, or off
 
-Each imports its GPU library inside those functions, never at the top. wgpu, CUDA and OpenCL are never loaded in one process.
+Each imports its GPU library inside those functions, never at the top. wgpu, CUDA and OpenCL are never loaded in one
+process.
 """
 
 import importlib
@@ -49,7 +51,7 @@ class Driver(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct, frozen=True):
     """What a driver says of one device. `raw` keeps every field the API gave, for the record.
 
-    `kind` is "hardware", "software" or "compile-only"; `uuid` and `pci` are None where the API cannot be made to say them.
+    `kind` is "hardware", "software" or "compile-only"; `uuid` and `pci` are None where the API cannot say them.
     `features` are names such as `shader-int64`; `limits` are numbers by their API names.
     """
 
