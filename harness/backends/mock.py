@@ -59,7 +59,7 @@ BEHAVIOURS = {
     "device-lost": "the device is lost, and stays so",
     "crash": "SIGSEGV",
     "hang-run": "the dispatch hangs",
-    "zombies": "leaves a dead child unreaped, and a sleeping one in a session of its own",
+    "zombies": "each run leaves a dead child unreaped, and a sleeping one in a session of its own",
     "memory-eater": "takes memory, up to 4 GiB or half of what is free, and behaves",
 }
 """Behaviour -> what it does."""
@@ -272,7 +272,8 @@ def _gemm(data: Mapping[str, bytes], m: int, n: int, k: int, known_bad: bool) ->
     terms = k - known_bad
     a = np.frombuffer(data["a"], "<u4", m * k).reshape(m, k)[:, :terms]
     b = np.frombuffer(data["b"], "<u4", k * n).reshape(k, n)[:terms]
-    return (a @ b).reshape(-1)
+    words: Words = (a @ b).reshape(-1)
+    return words
 
 
 def _linear(data: Mapping[str, bytes], m: int, n: int, k: int, known_bad: bool) -> Words:
@@ -287,4 +288,5 @@ def _linear(data: Mapping[str, bytes], m: int, n: int, k: int, known_bad: bool) 
         scale = np.ascontiguousarray(blocks[:, :, :2]).view("<f2").astype(np.float64) * 2**24
         weights = (scale.astype(np.int64) * blocks[:, :, 2:].view(np.int8)).reshape(len(blocks), k)[:, :terms]
         out[:, start : start + 4096] = ((weights @ x.T).T + (1 << 23)) >> 24
-    return out.reshape(-1).view("<u4")
+    words: Words = out.reshape(-1).view("<u4")
+    return words
