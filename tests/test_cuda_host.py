@@ -297,11 +297,16 @@ t.outputs(t.opened("g++"), sys.argv[1])
     ],
     ids=["null", "stack", "trap"],
 )
-def test_a_kernel_that_crashes_takes_its_worker_with_it_by_the_same_signal(body: str, number: int) -> None:
-    """The supervisor then sees a crash, as with any other driver."""
+def test_a_kernel_that_crashes_takes_its_worker_with_it_by_the_same_signal(
+    body: str, number: int, tmp_path: Path
+) -> None:
+    """The supervisor then sees a crash, as with any other driver; what is left lies in the run's own folder."""
     find("g++")
-    done = subprocess.run([sys.executable, "-c", CRASH, body], cwd=Path(__file__).parent.parent, capture_output=True)
+    environment = {**os.environ, **cuda_host.cache_environment(tmp_path)}
+    command, root = [sys.executable, "-c", CRASH, body], Path(__file__).parent.parent
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True)
     assert done.returncode == -number, done.stderr
+    assert list(tmp_path.glob("samebits-*/runtime.o"))
 
 
 def script(folder: Path, name: str, body: str) -> None:
