@@ -51,7 +51,7 @@ def find_library(name: str) -> Path | None:
     else:
         folders = [f for f in os.environ.get("LD_LIBRARY_PATH", "").split(":") if f]
         candidates = [Path(f, name) for f in (*folders, *_loader_folders())]
-    there = [c for c in candidates if c.is_file()]
+    there = [c for c in candidates if os.path.isfile(c)]  # unlike Path.is_file, False where it may not look
     # The loader takes the first of its own word size; folders of all sizes are searched.
     return next((c for c in there if _file_problem(c) is None), next(iter(there), None))
 
@@ -69,7 +69,7 @@ def library_problem(name: str) -> str | None:
     """Why library `name` cannot be loaded, as far as files tell; None where it looks whole."""
     path = find_library(name)
     if path is None:
-        return f"{name!r} does not exist" if "/" in name else f"{name!r} is in no library folder"
+        return f"{name[:200]!r} {'does not exist' if '/' in name else 'is in no library folder'}"
     return _file_problem(path)
 
 

@@ -85,7 +85,7 @@ def _report(index: int) -> Report:
         uuid=uuid[:16].hex() if len(uuid) >= 16 else smi.get("uuid", "").removeprefix("GPU-").replace("-", "") or None,
         pci=pci,
         limits={name: numbers[name] for name in ("totalGlobalMem", "maxThreadsPerBlock") if name in numbers},
-        raw={**numbers, **{f"smi {name}": value for name, value in smi.items()}, "module": version},
+        raw={**numbers, **{f"smi {name}": value for name, value in smi.items() if name != "uuid"}, "module": version},
     )
 
 

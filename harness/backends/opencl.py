@@ -82,7 +82,7 @@ def _report(device: Any) -> Report:
     numbers = ("max_mem_alloc_size", "global_mem_size", "local_mem_size", "max_work_group_size", "max_compute_units")
     identity = identify(device)
     raw = {f: str(getattr(device, f)) for f in texts} | {f: int(getattr(device, f)) for f in ("type", "vendor_id")}
-    raw |= {f"platform_{f}": str(getattr(platform, f)) for f in ("name", "vendor", "version")} | identity
+    raw |= {f"platform_{f}": str(getattr(platform, f)) for f in ("name", "vendor", "version")}
     driver = device.driver_version.strip()
     return Report(
         name=name,

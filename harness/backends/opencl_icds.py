@@ -60,7 +60,7 @@ def _origins() -> Iterator[Path]:
         # The .icd files of Intel's wheel name a folder of the machine that built it.
         yield from (f for f in sorted(folder.glob("*.icd")) if f.resolve() not in intel)
     for name in (os.environ.get("OCL_ICD_VENDORS", ""), *os.environ.get("OCL_ICD_FILENAMES", "").split(":")):
-        if Path(name).is_dir() and name:
+        if os.path.isdir(name):
             yield from sorted(Path(name).absolute().glob("*.icd"))
         elif name:
             yield Path(name).absolute() if "/" in name else Path(name)

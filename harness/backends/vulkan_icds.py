@@ -13,6 +13,7 @@ from pathlib import Path
 from harness.backends import Driver
 from harness.backends.common import find_library, library_problem, unique_label
 
+FOLDERS = ("/etc", "/usr/local/etc", "/usr/local/share", "/usr/share")
 BROWSER_FOLDERS = ("/usr/lib/chromium", "/usr/lib64/chromium", "/usr/lib/chromium-browser", "/opt/google/chrome")
 CLEARED = ("VK_ADD_DRIVER_FILES", "VK_LOADER_DRIVERS_SELECT", "VK_LOADER_DRIVERS_DISABLE", "VK_INSTANCE_LAYERS")
 """Variables that would add drivers or layers, or hide drivers."""
@@ -49,13 +50,13 @@ def _files() -> Iterator[Path]:
     config += (os.environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":")
     data = [os.environ.get("XDG_DATA_HOME") or home / ".local/share"]
     data += (os.environ.get("XDG_DATA_DIRS") or "/usr/local/share:/usr/share").split(":")
-    for folder in (*config, "/etc", "/usr/local/etc", *data, "/usr/local/share", "/usr/share"):
+    for folder in (*config, *data, *FOLDERS):
         yield from sorted(Path(folder, "vulkan/icd.d").glob("*.json"))
     for folder in BROWSER_FOLDERS:
         yield from sorted(Path(folder).glob("vk_*_icd.json"))
     for variable in ("VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_ADD_DRIVER_FILES"):
         for name in filter(None, os.environ.get(variable, "").split(":")):
-            yield from sorted(Path(name).glob("*.json")) if Path(name).is_dir() else [Path(name)]
+            yield from sorted(Path(name).glob("*.json")) if os.path.isdir(name) else [Path(name)]
 
 
 def library_named_by(file: Path) -> tuple[str, str | None]:

@@ -5,7 +5,6 @@ and its own `drivers`.
 """
 
 import ctypes
-import dataclasses
 import functools
 import logging
 import os
@@ -108,7 +107,7 @@ def _report(adapter: Any, identity: vulkan_identity.Identity | None) -> Report:
         pci=identity.pci if identity else None,
         features=sorted(adapter.features),
         limits={name: int(value) for name, value in adapter.limits.items()},
-        raw={**info, "wgpu": wgpu.__version__, "vulkan": dataclasses.asdict(identity) if identity else None},
+        raw={**info, "wgpu": wgpu.__version__, "vulkan": identity.api if identity else None},
     )
 
 
