@@ -6,7 +6,6 @@ After LOSSES_ALLOWED losses the device is set aside and what remains is `not-run
 
 import secrets
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
@@ -23,7 +22,7 @@ from harness.cases import Case, RunKey
 from harness.devices import Device
 from harness.digest import numpy_type
 from harness.errors import InternalError
-from harness.process import Child, ChildClosed, ChildTimeout, ProtocolError
+from harness.process import Child, ChildFault, Closed, ProtocolError, Timeout, environment, one_line, python
 from harness.reference import Reference
 from harness.verdicts import Result, judge, operands
 
@@ -34,6 +33,7 @@ KEPT_FAILURES = 8
 KEPT_BYTES = 1 << 26
 
 KNOWN_BAD_SCHEDULE = "forward"
+FAULTS = ("unsupported", "compile-error", "launch-error", "device-lost")
 PHASES = ("probe", "compile", "run", "shutdown")
 
 
@@ -77,6 +77,14 @@ class Task:
     case: Case
     role: str
     runs: list[RunKey]
+
+
+class _NotOpened(Exception):
+    """The device could not be opened; carries the worker's fault."""
+
+    def __init__(self, event: dict[str, Any]) -> None:
+        super().__init__(one_line(str(event.get("detail"))))
+        self.verdict = event["verdict"] if event.get("verdict") in FAULTS else "crash"
 
 
 class Keeper(Protocol):
@@ -133,9 +141,7 @@ class DeviceRun:
                 self._do(Task(selection.case, "case", selection.runs(self.language)))
             self._close_worker()
         finally:
-            if self._child:
-                self._child.kill()
-                self._child = None
+            self._drop_worker()
             shutil.rmtree(self._folder, ignore_errors=True)
         return self.results
 
@@ -169,13 +175,15 @@ class DeviceRun:
             child.send(self._request(task, dump))
             self._phase = "run"
             self._take_events(child, task)
-        except ChildTimeout:
+        except Timeout:
             detail = f"no word for {self.budgets.of(self._phase):.0f} s"
             self._lost_worker(task, "timeout", detail)
-        except ChildClosed:
+        except Closed:
             self._lost_worker(task, "crash", None)
         except ProtocolError as e:
             self._lost_worker(task, "crash", f"the worker spoke nonsense: {e}")
+        except _NotOpened as e:
+            self._lost_worker(task, e.verdict, str(e))
         finally:
             self.worker_seconds += time.perf_counter() - begin
             shutil.rmtree(dump, ignore_errors=True)
@@ -230,59 +238,60 @@ class DeviceRun:
     def _open_worker(self) -> Child:
         cache = self._folder / "cache"
         cache.mkdir(exist_ok=True)
-        environment = {**self.device.environment, **backends.load(self.device.api).cache_environment(cache)}
-        arguments = [sys.executable, "-m", "harness.worker", self.device.api, str(self.device.index)]
-        self._child = child = Child(arguments, environment, memory_limit=self.memory_limit)
-        while child.receive(self.budgets.probe).get("event") != "opened":
-            pass
+        changes = {**self.device.environment, **backends.load(self.device.api).cache_environment(cache)}
+        command = python("harness.worker", self.device.api, str(self.device.index))
+        self._child = child = Child(command, environment(changes), memory_limit=self.memory_limit)
+        while (event := child.receive(self.budgets.probe)).get("event") != "opened":
+            if event.get("event") == "fault":
+                raise _NotOpened(event)
         return child
 
     def _close_worker(self) -> None:
         """A clean shutdown. A driver that hangs or crashes there spoils no result, but gives no evidence."""
         if self._child is None:
             return
-        self._phase = "shutdown"
-        child, self._child = self._child, None
-        verdict, detail = None, None
+        verdict, detail = None, ""
         try:
-            child.send({"op": "close"})
-            while child.receive(self.budgets.shutdown).get("event") != "closed":
+            self._child.send({"op": "close"})
+            while self._child.receive(self.budgets.shutdown).get("event") != "closed":
                 pass
-            while True:
-                child.receive(self.budgets.shutdown)
-        except (ChildTimeout, ProtocolError):
-            verdict, detail = "timeout", f"no word for {self.budgets.shutdown:.0f} s"
-            child.kill()
-        except ChildClosed:
-            if child.returncode != 0:
-                verdict = "crash"
-            child.kill()
-            detail = child.exit_word()
+            if not self._child.wait(self.budgets.shutdown):
+                verdict, detail = "timeout", f"no end within {self.budgets.shutdown:.0f} s"
+            elif self._child.exit_word() != "exit 0":
+                verdict, detail = "crash", self._child.exit_word()
+        except Closed:
+            verdict, detail = "crash", self._child.exit_word()
+        except ChildFault as e:
+            verdict, detail = "timeout", str(e)
+        self._drop_worker()
         if verdict:
             last = self.results[-1]
             self._keep(msgspec.structs.replace(last, role="shutdown", verdict=verdict, phase="shutdown", detail=detail))
 
+    def _drop_worker(self) -> None:
+        if self._child:
+            self._child.close()
+            self._child = None
+
     def _lost_worker(self, task: Task, verdict: str, detail: str | None) -> None:
         if self._child:
-            self._child.kill()
             detail = detail or self._child.exit_word()
-            tail = self._child.stderr_tail().strip().splitlines()
-            if tail:
-                detail = f"{detail}; last words: {tail[-1][:300]}"
+            self._child.kill()
+            printed = self._child.stderr_tail().strip()
+            if printed:
+                detail = f"{detail}; last words: {one_line(printed.splitlines()[-1])}"
         self._finish(task, self._current, self._result(task, self._current, verdict, phase=self._phase, detail=detail))
         self._lose(f"{verdict} in {self._phase}")
 
     def _lose(self, why: str) -> None:
-        if self._child:
-            self._child.kill()
-            self._child = None
+        self._drop_worker()
         self._losses += 1
         if self._losses >= LOSSES_ALLOWED:
             self._set_aside = f"device set aside after {LOSSES_ALLOWED} losses, the last: {why}"
 
     def _fault(self, task: Task, run: RunKey, event: dict[str, Any]) -> Result:
         verdict = event.get("verdict")
-        if verdict not in ("unsupported", "compile-error", "launch-error", "device-lost"):
+        if verdict not in FAULTS:
             raise ProtocolError(f"unexpected verdict {str(verdict)[:200]}")
         known = {f: str(event[f]) for f in ("detail", "feature", "needed", "there") if event.get(f) is not None}
         return self._result(task, run, verdict, phase=self._phase, **known)

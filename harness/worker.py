@@ -20,9 +20,9 @@ from typing import Any
 from harness import backends, kernels, schedules
 from harness.backends import Backend
 from harness.cases import Case, RunKey, parse_case
+from harness.channel import Channel
 from harness.errors import DeviceFault, DeviceLost, Unsupported
 from harness.kernels import GUARD_WORDS, Buffer, Kernel, Language
-from harness.process import ChildEnd
 from harness.verdicts import GUARD, SENTINELS
 
 GUARD_BYTES = GUARD.to_bytes(4, "little") * GUARD_WORDS
@@ -31,18 +31,18 @@ GUARD_BYTES = GUARD.to_bytes(4, "little") * GUARD_WORDS
 class Worker:
     """One open device and its compiled programs."""
 
-    def __init__(self, end: ChildEnd, api: str, index: int) -> None:
-        self.end = end
+    def __init__(self, channel: Channel, api: str, index: int) -> None:
+        self.channel = channel
         self.phase("probe")
         module = backends.load(api)
         self.language: Language = module.LANGUAGE
         self.backend: Backend = module.open_device(index)
         self.programs: dict[tuple[str, str, str, bool], Any] = {}
-        end.send({"event": "opened", "report": self.backend.report})
+        channel.send({"event": "opened", "report": self.backend.report})
 
     def phase(self, name: str, run: str | None = None) -> None:
         """Tell the supervisor which budget runs from now on."""
-        self.end.send({"event": "phase", "phase": name, "run": run})
+        self.channel.send({"event": "phase", "phase": name, "run": run})
 
     def case(self, request: dict[str, Any]) -> None:
         """Run every run key of one case; a fault ends its run key only, a lost device ends the worker."""
@@ -52,14 +52,14 @@ class Worker:
         for run in request["runs"]:
             key = str(RunKey(case.id, run["schedule"], run["variant"]))
             kernel = kernels.find(case.kernel, run["variant"])
-            self.end.send({"event": "started", "run": key})
+            self.channel.send({"event": "started", "run": key})
             try:
                 self._run(case, kernel, run["schedule"], key, request, data, bound)
             except DeviceFault as fault:
                 self._fault(key, fault)
                 if isinstance(fault, DeviceLost):
-                    raise SystemExit(1) from None
-        self.end.send({"event": "case-done"})
+                    self.channel.leave()
+        self.channel.send({"event": "case-done"})
 
     def artefacts(self, request: dict[str, Any]) -> None:
         """Write what the backend can show of a program that failed."""
@@ -69,13 +69,13 @@ class Worker:
                 for name, content in self.backend.artefacts(program).items():
                     (Path(request["folder"]) / name).write_bytes(content)
                     files.append(name)
-        self.end.send({"event": "artefacts", "files": files})
+        self.channel.send({"event": "artefacts", "files": files})
 
     def _fault(self, key: str, fault: DeviceFault) -> None:
         event = {"event": "fault", "run": key, "verdict": fault.verdict, "detail": str(fault)[:4000]}
         if isinstance(fault, Unsupported):
             event |= {"feature": fault.feature, "needed": fault.needed, "there": fault.there}
-        self.end.send(event)
+        self.channel.send(event)
 
     def _run(
         self,
@@ -111,7 +111,7 @@ class Worker:
         reports = getattr(self.backend, "sanitizer_reports", list)()
         seconds = {"compile": compiled - begin, "upload": uploaded - compiled, "run": done - uploaded}
         event = {"event": "dumped", "run": key, "files": files, "receipts": receipts, "seconds": seconds}
-        self.end.send(event | {"sanitizer": [str(r)[:500] for r in reports[:8]]})
+        self.channel.send(event | {"sanitizer": [str(r)[:500] for r in reports[:8]]})
 
     def _program(self, kernel: Kernel, schedule: str, key: str, request: dict[str, Any]) -> Any:
         place = (kernel.name, kernel.variant, schedule, request["known_bad"])
@@ -141,9 +141,13 @@ def _fill(buffers: Sequence[Buffer], sentinel: int) -> dict[str, bytes]:
 
 def main() -> None:
     """`python -m harness.worker API INDEX`, started by the supervisor only."""
-    end = ChildEnd.from_environment()
-    worker = Worker(end, sys.argv[1], int(sys.argv[2]))
-    for request in end.requests():
+    channel = Channel()
+    try:
+        worker = Worker(channel, sys.argv[1], int(sys.argv[2]))
+    except DeviceFault as fault:
+        channel.send({"event": "fault", "verdict": fault.verdict, "detail": str(fault)[:4000]})
+        channel.leave()
+    for request in channel.requests():
         if request["op"] == "close":
             break
         if request["op"] == "artefacts":
@@ -152,7 +156,7 @@ def main() -> None:
             worker.case(request)
     worker.phase("shutdown")
     worker.backend.close()
-    end.send({"event": "closed"})
+    channel.send({"event": "closed"})
 
 
 if __name__ == "__main__":
