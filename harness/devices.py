@@ -96,6 +96,8 @@ def discover(apis: Iterable[str] | None = None, budget: float = 20.0) -> list[De
             continue
         try:
             drivers += _distinct(backends.load(api).drivers())
+        except UsageError:
+            raise
         except Exception as error:  # a fault in one API's search must not hide the others
             detail = f"{type(error).__name__}: {error}"
             rows.append(Device(f"{api}:drivers", api, "drivers", status="failed", phase="search", reason=detail))
