@@ -15,6 +15,9 @@ EVENT_FD = "SAMEBITS_EVENT_FD"
 PARENT_PID = "SAMEBITS_PARENT_PID"
 """Variables by which the parent tells the number of the private pipe, and its own."""
 
+LAST_SECONDS = 1.0
+"""What is left to a child that works on a request when its parent closes stdin."""
+
 
 class Channel:
     """The child's end: `send` events, iterate over `requests`. Make it first of all, before a driver is loaded.
@@ -26,7 +29,7 @@ class Channel:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python's own handler would wait for a hung driver to return
         self._requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._busy = True
+        self._idle = threading.Event()
         fd = os.environ.pop(EVENT_FD, None)
         self._supervised = fd is not None
         if fd is None:
@@ -51,11 +54,11 @@ class Channel:
     def requests(self) -> Iterator[dict[str, Any]]:
         """Requests as they come, until the parent closes stdin."""
         while True:
-            self._busy = False
+            self._idle.set()
             line = self._requests.get()
             if line is None:
                 return
-            self._busy = True
+            self._idle.clear()
             yield msgspec.json.decode(line, type=dict[str, Any])
 
     def leave(self) -> NoReturn:
@@ -70,9 +73,10 @@ class Channel:
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
                 self._requests.put(line)
-        if self._supervised and self._busy:
-            os._exit(1)  # the parent is gone, or has given up; where the driver hangs the kernel ends us instead
         self._requests.put(None)
+        # The parent is gone, or has given up. Where a hung driver keeps the interpreter, the kernel ends us instead.
+        if self._supervised and not self._idle.wait(LAST_SECONDS):
+            os._exit(1)
 
 
 def die_with_parent(parent: int) -> None:

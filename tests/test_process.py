@@ -47,6 +47,14 @@ def test_requests_and_events_go_to_and_fro_and_the_end_of_stdin_ends_an_idle_chi
         assert child.exit_word() == "exit 0"
 
 
+def test_the_end_of_stdin_ends_a_busy_child_too() -> None:
+    with start("channel.send({}); time.sleep(60)") as child:
+        child.receive(10)
+        child._stdin.close()
+        assert child.wait(5)
+        assert child.exit_word() == "exit 1"
+
+
 def test_a_request_larger_than_the_pipe_arrives_whole() -> None:
     with start("for r in channel.requests(): channel.send({'length': len(r['text'])})") as child:
         child.send({"text": "x" * 900_000})
