@@ -132,6 +132,9 @@ class OpenCL:
     def compile(self, kernel: Kernel, text: str, constants: Mapping[str, int]) -> Program:
         """Builds for the device and takes out every entry point."""
         options = ["-cl-std=CL1.2", *(f"-D{name}={value}u" for name, value in constants.items())]
+        if self.device.platform.name == "Oclgrind":
+            # Its optimiser makes intrinsics (a funnel shift) that its interpreter does not know.
+            options.append("-cl-opt-disable")
         program = self.cl.Program(self.context, text)
         with self._faults(CompileError), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a log without an error is no news
