@@ -301,7 +301,7 @@ def _node_row(node: permissions.Node) -> Device:
 
 
 def _matching(devices: Sequence[Device], word: str) -> list[Device]:
-    """The devices that `word` names in the first sense in which it names any."""
+    """The devices that `word` names in the first sense in which it names a usable one, else any."""
     if not word:
         return []
     if word.endswith("*"):
@@ -315,7 +315,8 @@ def _matching(devices: Sequence[Device], word: str) -> list[Device]:
         [d for d in devices if f"{d.api}:{d.label}" == ALIASES.get(word)],
         [d for d in devices if word in d.name.lower()],
     )
-    return next((found for found in senses if found), [])
+    usable = (found for found in senses if any(d.ok for d in found))
+    return next(usable, next((found for found in senses if found), []))
 
 
 def _same_hardware(group: Iterable[Device], device: Device) -> bool:

@@ -45,4 +45,4 @@ def digest_array(array: npt.NDArray[np.generic]) -> str:
     """SHA-256 (hex) of a NumPy integer array, in its own element type."""
     kind = f"{array.dtype.kind}{array.dtype.itemsize * 8}"
     data = np.ascontiguousarray(array, dtype=numpy_type(kind))
-    return digest_bytes(kind, array.shape, memoryview(data.reshape(-1)).cast("B") if data.size else b"")
+    return digest_bytes(kind, array.shape, data.tobytes())

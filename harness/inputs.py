@@ -28,7 +28,8 @@ def random_words(name: str, count: int) -> Words:
         z = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + key
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return z ^ (z >> np.uint64(31))
+        words: Words = z ^ (z >> np.uint64(31))
+    return words
 
 
 def random_integers(name: str, count: int, low: int, high: int) -> npt.NDArray[np.int64]:

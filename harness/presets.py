@@ -149,6 +149,6 @@ def all_cases() -> list[Case]:
     return list({c.id: c for c in [*found, *SELF_TEST.values()]}.values())
 
 
-def preset_of(case_id: str) -> list[str]:
+def holding(case: Case) -> list[str]:
     """The presets that hold the case."""
-    return [p for p in VERSION if any(c.id == case_id for c in cases(p))]
+    return [p for p in VERSION if any(c.id == case.id for c in cases(p))]

@@ -8,10 +8,10 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -22,8 +22,11 @@ from harness.cases import Case, RunKey
 from harness.devices import Device
 from harness.digest import numpy_type
 from harness.errors import InternalError
+from harness.journal import Journal
 from harness.process import Child, ChildFault, Closed, ProtocolError, Timeout, environment, one_line, python
+from harness.records import Key, Planned
 from harness.reference import Reference
+from harness.selections import Selection
 from harness.verdicts import Result, judge, operands
 
 LOSSES_ALLOWED = 3
@@ -32,7 +35,6 @@ KEPT_FAILURES = 8
 
 KEPT_BYTES = 1 << 26
 
-KNOWN_BAD_SCHEDULE = "forward"
 FAULTS = ("unsupported", "compile-error", "launch-error", "device-lost")
 PHASES = ("probe", "compile", "run", "shutdown")
 
@@ -48,35 +50,50 @@ class Budgets:
 
     def of(self, phase: str) -> float:
         """The budget of `phase`."""
-        return float(getattr(self, phase))
+        return self.seconds()[phase]
+
+    def seconds(self) -> dict[str, float]:
+        """All budgets by phase."""
+        return asdict(self)
 
 
-@dataclass(frozen=True)
-class Selection:
-    """A case and which of its run keys are wanted; None stands for all."""
-
-    case: Case
-    schedule: str | None = None
-    variant: str | None = None
-
-    def runs(self, language: kernels.Language) -> list[RunKey]:
-        """The run keys in `language`, base variant first."""
-        return [
-            RunKey(self.case.id, schedule, kernel.variant)
-            for kernel in kernels.variants(self.case.kernel, language)
-            if self.variant in (None, kernel.variant)
-            for schedule in kernel.schedules
-            if self.schedule in (None, schedule)
-        ]
+def language_of(device: Device) -> kernels.Language:
+    """The language that `device` compiles."""
+    language: kernels.Language = backends.load(device.api).LANGUAGE
+    return language
 
 
 @dataclass
 class Task:
-    """Run keys of one case that are still to do, in one role."""
+    """Run keys of one case that are to be done, in one role."""
 
     case: Case
     role: str
     runs: list[RunKey]
+
+    def planned(self, language: kernels.Language) -> list[Planned]:
+        """What the record's header says of it."""
+        return [
+            Planned(str(run), self.case.version, kernels.kernel_hash(kernel, language, run.schedule), self.role)
+            for run in self.runs
+            for kernel in [kernels.find(self.case.kernel, run.variant)]
+        ]
+
+
+def tasks(selections: Iterable[Selection], language: kernels.Language) -> list[Task]:
+    """What a device has to do for `selections`: first each kernel's checks, then the cases.
+
+    The checks: the known-answer self-test under every schedule and variant that is wanted, and each variant's known-bad twin.
+    """
+    cases = [Task(s.case, "case", s.runs(language)) for s in selections]
+    found: list[Task] = []
+    for kernel in dict.fromkeys(task.case.kernel for task in cases):
+        wanted = {(r.schedule, r.variant): None for t in cases if t.case.kernel == kernel for r in t.runs}
+        test = presets.SELF_TEST[kernel]
+        twins = {variant: schedule for schedule, variant in reversed(wanted)}  # the first schedule of each variant
+        found.append(Task(test, "self-test", [RunKey(test.id, s, v) for s, v in wanted]))
+        found.append(Task(test, "known-bad", [RunKey(test.id, s, v) for v, s in twins.items()]))
+    return found + cases
 
 
 class _NotOpened(Exception):
@@ -87,72 +104,64 @@ class _NotOpened(Exception):
         self.verdict = event["verdict"] if event.get("verdict") in FAULTS else "crash"
 
 
-class Keeper(Protocol):
-    """Where results go: the journal of this run."""
-
-    def started(self, run: str) -> None:
-        """A run key is about to be dispatched."""
-
-    def result(self, result: Result) -> None:
-        """A run key is judged."""
-
-
-@dataclass
 class DeviceRun:
-    """One device's execution of a list of cases. `finished`: results carried over from an interrupted run."""
+    """One device's execution of tasks.
 
-    device: Device
-    reference: Reference
-    journal: Keeper
-    failures: Path
-    budgets: Budgets = field(default_factory=Budgets)
-    memory_limit: int | None = None
-    nonce: int = field(default_factory=lambda: secrets.randbelow(2**32 - 1) + 1)
-    finished: dict[tuple[str, str], Result] = field(default_factory=dict)
-    progress: Callable[[Result], None] = lambda _: None
+    `finished` holds results carried over from an interrupted run; `failures` is the folder for tensors and artefacts.
+    """
 
-    void: list[str] = field(default_factory=list)
-    results: list[Result] = field(default_factory=list)
-    worker_seconds: float = 0.0
-    _child: Child | None = None
-    _phase: str = "probe"
-    _current: RunKey = RunKey("", "", "")
-    _losses: int = 0
-    _set_aside: str | None = None
-    _kept: int = 0
-    _artefacts: list[tuple[RunKey, Path]] = field(default_factory=list)
+    def __init__(
+        self,
+        device: Device,
+        reference: Reference,
+        *,
+        budgets: Budgets | None = None,
+        memory_limit: int | None = None,
+    ) -> None:
+        self.device = device
+        self.reference = reference
+        self.budgets = budgets or Budgets()
+        self.memory_limit = memory_limit
+        self.language = language_of(device)
+        self.nonce = secrets.randbelow(2**32 - 1) + 1
+        self.results: list[Result] = []
+        self.seconds = {"compile": 0.0, "upload": 0.0, "run": 0.0, "waiting for the reference": 0.0}
+        self._child: Child | None = None
+        self._phase = "probe"
+        self._current = RunKey("", "", "")
+        self._losses = 0
+        self._set_aside: str | None = None
+        self._kept = 0
+        self._artefacts: list[tuple[RunKey, Path]] = []
+        self._voids: set[str] = set()
 
-    @property
-    def language(self) -> kernels.Language:
-        """The language that the device compiles."""
-        found: kernels.Language = backends.load(self.device.api).LANGUAGE
-        return found
+    def execute(
+        self,
+        todo: Iterable[Task],
+        journal: Journal,
+        failures: Path,
+        finished: Mapping[Key, Result],
+        progress: Callable[[Result], None],
+    ) -> list[Result]:
+        """Do all tasks in order, but what is in `finished`; the caller holds the host's device lock.
 
-    def execute(self, selections: Iterable[Selection]) -> list[Result]:
-        """Self-tests and known-bad twins of every kernel in the selections, then the cases. The device's lock is held."""
+        Tensors and artefacts of failures go into the folder `failures`.
+        """
+        self.journal, self.failures, self.finished, self.progress = journal, failures, finished, progress
         self._folder = Path(tempfile.mkdtemp(prefix="samebits-run-"))
         try:
-            checked: set[str] = set()
-            for selection in selections:
-                if selection.case.kernel not in checked:
-                    checked.add(selection.case.kernel)
-                    for task in self._checks(selection.case.kernel):
-                        self._do(task)
-                self._do(Task(selection.case, "case", selection.runs(self.language)))
+            for task in todo:
+                self._do(task)
             self._close_worker()
         finally:
             self._drop_worker()
             shutil.rmtree(self._folder, ignore_errors=True)
         return self.results
 
-    def _checks(self, kernel: str) -> list[Task]:
-        """The known-answer self-test under every schedule and variant, and the known-bad twin of each variant."""
-        selection = Selection(presets.SELF_TEST[kernel])
-        twins = [r for r in selection.runs(self.language) if r.schedule == KNOWN_BAD_SCHEDULE]
-        return [
-            Task(selection.case, "self-test", selection.runs(self.language)),
-            Task(selection.case, "known-bad", twins),
-        ]
+    def _void(self, reason: str, *, everywhere: bool = False) -> None:
+        if reason not in self._voids:
+            self._voids.add(reason)
+            self.journal.void(reason, everywhere=everywhere)
 
     def _do(self, task: Task) -> None:
         for run in list(task.runs):
@@ -169,7 +178,6 @@ class DeviceRun:
         """Send what is left of the task to a worker and take its events, until all is done or the worker is lost."""
         self._phase, self._current = "probe", task.runs[0]
         dump = Path(tempfile.mkdtemp(dir=self._folder))
-        begin = time.perf_counter()
         try:
             child = self._child or self._open_worker()
             child.send(self._request(task, dump))
@@ -185,7 +193,6 @@ class DeviceRun:
         except _NotOpened as e:
             self._lost_worker(task, e.verdict, str(e))
         finally:
-            self.worker_seconds += time.perf_counter() - begin
             shutil.rmtree(dump, ignore_errors=True)
 
     def _request(self, task: Task, dump: Path) -> dict[str, Any]:
@@ -298,13 +305,15 @@ class DeviceRun:
 
     def _judge(self, task: Task, run: RunKey, event: dict[str, Any]) -> Result:
         try:
+            begin = time.perf_counter()
             expected = self.reference.expected(task.case)
+            self.seconds["waiting for the reference"] += time.perf_counter() - begin
             right = self.reference.tensor(task.case)
         except InternalError as e:
-            self.void.append(str(e))
+            self._void(str(e), everywhere=True)
             return self._result(task, run, "not-run", detail=str(e))
         if expected.disagreement:
-            self.void.append(f"reference and second disagree: {expected.disagreement}")
+            self._void(f"reference and second disagree: {expected.disagreement}", everywhere=True)
         self._check_nonce(run, event)
         try:
             dumps = tuple(Path(f).read_bytes() for f in event["files"])
@@ -312,8 +321,10 @@ class DeviceRun:
             seconds = {str(k): float(v) for k, v in event["seconds"].items()}
         except (OSError, IndexError, KeyError, TypeError, ValueError) as e:
             raise ProtocolError(f"a dump cannot be read: {e}") from e
+        for phase in seconds.keys() & self.seconds.keys():
+            self.seconds[phase] += seconds[phase]
         if task.role == "known-bad" and verdict.verdict == "match":
-            self.void.append(f"{run}: the known-bad twin matched, so this device's matches prove nothing")
+            self._void(f"{run}: the known-bad twin matched, so this device's matches prove nothing")
         difference = verdict.difference
         artefacts: list[str] = []
         if difference and task.role != "known-bad":
@@ -338,7 +349,7 @@ class DeviceRun:
         nonce = self.nonce.to_bytes(4, "little").hex()
         words = [word for receipt in event.get("receipts", []) for word in receipt]
         if not words or any(word != nonce for word in words):
-            self.void.append(f"{run}: the compiled nonce {nonce} did not come back, but {words[:4]}")
+            self._void(f"{run}: the compiled nonce {nonce} did not come back, but {words[:4]}")
 
     def _operands(self, case: Case, index: list[int]) -> dict[str, list[int]]:
         if not index:

@@ -5,10 +5,10 @@ cannot break the protocol. The worker installs no signal handlers: a hung or cra
 
     -> {"op": "case", "case": ID, "runs": [{"schedule": S, "variant": V}, ...], "inputs": {name: path}, "dump": folder,
         "known_bad": false, "nonce": 123}
-    -> {"op": "artefacts", "schedule": S, "variant": V, "folder": folder}      what the last case's program was compiled to
+    -> {"op": "artefacts", "schedule": S, "variant": V, "folder": folder}      what a program was compiled to
     -> {"op": "close"}
-    <- opened(report) · phase(phase, run) · started(run) · dumped(run, files, receipts, seconds, ...) · fault(run, ...) · case-done
-       · artefacts(files) · closed
+    <- opened(report) · phase(phase, run) · started(run) · dumped(run, files, receipts, seconds, sanitizer)
+       · fault(run, verdict, ...) · case-done · artefacts(files) · closed
 """
 
 import sys

