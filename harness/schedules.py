@@ -33,6 +33,11 @@ def tile_order(k: int, seed: int) -> list[int]:
     return order
 
 
+def order_bytes(k: int, seed: int) -> bytes:
+    """The tile order as the kernels' `order` buffer holds it: 32-bit words, little-endian."""
+    return b"".join(tile.to_bytes(4, "little") for tile in tile_order(k, seed))
+
+
 def accumulators(schedule: str, k: int, seed: int = 0, lanes: int = 64) -> Iterator[list[int]]:
     """The terms that each accumulator adds, in order: one list an accumulator.
 

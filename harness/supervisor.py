@@ -198,7 +198,7 @@ class DeviceRun:
     def _request(self, task: Task, dump: Path) -> dict[str, Any]:
         paths, _ = self.reference.inputs.of(task.case)
         order = dump / "order.bin"
-        np.array(schedules.tile_order(task.case.dims["k"], task.case.seed), "<u4").tofile(order)
+        order.write_bytes(schedules.order_bytes(task.case.dims["k"], task.case.seed))
         return {
             "op": "case",
             "case": task.case.id,

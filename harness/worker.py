@@ -98,11 +98,11 @@ class Worker:
         # Only split_k needs a large scratch buffer: two sets of buffers serve all schedules of a case.
         place = (kernel.variant, schedule == "split_k")
         if place not in bound:
-            bound[place] = self.backend.bind(plan.buffers, _words(plan.buffers, data))
+            bound[place] = self.backend.bind(plan.buffers, words_of(plan.buffers, data))
         uploaded = time.perf_counter()
         files, receipts = [], []
         for number, sentinel in enumerate(SENTINELS):
-            out = self.backend.run(program, bound[place], plan.passes, _fill(plan.buffers, sentinel))
+            out = self.backend.run(program, bound[place], plan.passes, fill_of(plan.buffers, sentinel))
             path = Path(request["dump"]) / f"{schedule}-{kernel.variant}-{number}.bin"
             path.write_bytes(out[kernel.output.name])
             files.append(str(path))
@@ -117,23 +117,24 @@ class Worker:
         place = (kernel.name, kernel.variant, schedule, request["known_bad"])
         if place not in self.programs:
             self.phase("compile", key)
-            constants = {
-                "SCHEDULE": schedules.NAMES.index(schedule),
-                "KNOWN_BAD": int(request["known_bad"]),
-                "NONCE": request["nonce"],
-            }
+            constants = constants_of(schedule, request["nonce"], request["known_bad"])
             text = kernels.source(kernel, self.language)
             self.programs[place] = self.backend.compile(kernel, text, constants)
         return self.programs[place]
 
 
-def _words(buffers: Sequence[Buffer], data: dict[str, bytes]) -> dict[str, bytes]:
+def constants_of(schedule: str, nonce: int, known_bad: bool) -> dict[str, int]:
+    """The compile-time constants that every kernel takes."""
+    return {"SCHEDULE": schedules.NAMES.index(schedule), "KNOWN_BAD": int(known_bad), "NONCE": nonce}
+
+
+def words_of(buffers: Sequence[Buffer], data: dict[str, bytes]) -> dict[str, bytes]:
     """The bytes to upload, padded to whole words."""
     sizes = {b.name: 4 * b.words for b in buffers}
     return {name: raw.ljust(sizes[name], b"\0") for name, raw in data.items() if name in sizes}
 
 
-def _fill(buffers: Sequence[Buffer], sentinel: int) -> dict[str, bytes]:
+def fill_of(buffers: Sequence[Buffer], sentinel: int) -> dict[str, bytes]:
     """What writable buffers hold before a run: sentinels, then the guard; the receipt starts as zeros."""
     word = sentinel.to_bytes(4, "little")
     return {b.name: (bytes(4) if b.role == "receipt" else word) * b.words + GUARD_BYTES for b in buffers if b.writable}

@@ -68,15 +68,20 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class Backend(Protocol):
-    """An open device. Every failure is a `DeviceFault` of harness.errors; anything else counts as a crash."""
+    """An open device. Every failure is a `DeviceFault` of harness.errors; anything else counts as a crash.
+
+    `dispatch_s`: seconds that the dispatches of the last `run` took, without fills and read-back.
+    A backend with sanitizers also has `sanitizer_reports() -> list[str]`: what they reported since the last call.
+    """
 
     report: Report
+    dispatch_s: float
 
     def compile(self, kernel: Kernel, text: str, constants: Mapping[str, int]) -> Any:
         """Build the program for `text` (preludes and kernel) with compile-time `constants`; returns a handle."""
 
     def bind(self, buffers: Sequence[Buffer], data: Mapping[str, bytes]) -> Any:
-        """Allocate `buffers` (outputs and scratch get GUARD_WORDS more), upload `data` by buffer name; a handle."""
+        """Allocate `buffers` (all writable ones get GUARD_WORDS more), upload `data` by buffer name; a handle."""
 
     def run(self, program: Any, bound: Any, passes: Sequence[Pass], fill: Mapping[str, bytes]) -> dict[str, bytes]:
         """Write `fill` into the writable buffers, dispatch `passes` in order, wait, return the bytes of output and

@@ -4,6 +4,7 @@ No GPU was at hand when this was written: CuPy's documented calls only, and few 
 """
 
 import re
+import time
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -184,10 +185,13 @@ class Cuda:
         with self._faults(LaunchError):
             for name, content in fill.items():
                 self._write(bound.memory[name], content)
+            self.device.synchronize()
+            begin = time.perf_counter()
             for p in passes:
                 self._write(bound.memory["params"], np.array(p.params, dtype="<u4").tobytes())
                 program.entries[p.entry](p.groups, p.workgroup, tuple(bound.memory.values()))
                 self.device.synchronize()
+            self.dispatch_s = time.perf_counter() - begin
             wanted = [b.name for b in bound.buffers if b.role in ("output", "receipt")]
             return {name: bound.memory[name].get().tobytes() for name in wanted}
 

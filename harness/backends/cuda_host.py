@@ -15,6 +15,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -237,9 +238,11 @@ class CudaHost:
         """See `Backend.run`. Lanes and blocks go forward in the first run of `bound`, in reverse in the second."""
         for name, content in fill.items():
             bound.write(name, content)
+        begin = time.perf_counter()
         for p in passes:
             bound.write("params", struct.pack(f"<{len(p.params)}I", *p.params))
             self._dispatch(program, bound, p, reverse=bound.runs % 2 == 1)
+        self.dispatch_s = time.perf_counter() - begin
         bound.runs += 1
         return {b.name: bound.read(b) for b in bound.buffers if b.role in ("output", "receipt")}
 

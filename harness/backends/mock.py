@@ -163,6 +163,7 @@ class Mock:
         self._spec = spec
         self._lost = False
         self._reports: list[str] = []
+        self.dispatch_s = 0.0
         self._eaten: list[bytearray] = []
         self.report = _report(spec, index)
         if self._does("noisy"):

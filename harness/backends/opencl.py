@@ -3,6 +3,7 @@
 import ctypes
 import os
 import struct
+import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -174,6 +175,8 @@ class OpenCL:
         with self._faults(LaunchError):
             for name, content in fill.items():
                 self.cl.enqueue_copy(self.queue, bound.memory[name], content)
+            self.queue.finish()
+            begin = time.perf_counter()
             for p in passes:
                 params = struct.pack(f"<{len(p.params)}I", *p.params)
                 self.cl.enqueue_copy(self.queue, bound.memory["params"], params)
@@ -181,6 +184,7 @@ class OpenCL:
                 kernel.set_args(*bound.memory.values())
                 whole = tuple(g * w for g, w in zip(p.groups, p.workgroup, strict=True))
                 self.cl.enqueue_nd_range_kernel(self.queue, kernel, whole, p.workgroup).wait()
+            self.dispatch_s = time.perf_counter() - begin
             results = {b.name: bytearray(bound.sizes[b.name]) for b in bound.buffers if b.role in ("output", "receipt")}
             for name, result in results.items():
                 self.cl.enqueue_copy(self.queue, result, bound.memory[name])

@@ -9,6 +9,7 @@ import functools
 import logging
 import os
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -201,6 +202,8 @@ class Wgpu:
         with self._faults(LaunchError):
             for name, content in fill.items():
                 queue.write_buffer(bound.memory[name], 0, content)
+            queue.on_submitted_work_done_sync()
+            begin = time.perf_counter()
             for p in passes:
                 queue.write_buffer(bound.memory["params"], 0, b"".join(v.to_bytes(4, "little") for v in p.params))
                 encoder = self.device.create_command_encoder()
@@ -210,6 +213,8 @@ class Wgpu:
                 work.dispatch_workgroups(*p.groups)
                 work.end()
                 queue.submit([encoder.finish()])
+            queue.on_submitted_work_done_sync()
+            self.dispatch_s = time.perf_counter() - begin
             wanted = [b.name for b in bound.buffers if b.role in ("output", "receipt")]
             return {name: bytes(queue.read_buffer(bound.memory[name])) for name in wanted}
 
