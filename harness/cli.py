@@ -17,7 +17,6 @@ import msgspec
 from harness import __version__, presets
 from harness.errors import SamebitsError, UsageError
 from harness.folders import state_folder
-from harness.verdicts import exit_code
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
@@ -39,17 +38,27 @@ def _running(command: Any) -> Any:
     for option in reversed(
         [
             click.option("--device", "devices", multiple=True, metavar="SEL", help="Device selector; repeat it."),
-            click.option("--case", "cases", multiple=True, metavar="SEL", help="Case id, prefix*, or run key; repeat it."),
+            click.option(
+                "--case", "cases", multiple=True, metavar="SEL", help="Case id, prefix*, or run key; repeat it."
+            ),
             click.option("--preset", default="quick", show_default=True, metavar="|".join(presets.VERSION)),
             click.option("--out", type=click.Path(path_type=Path), default=default_out, help="Folder for records."),
             click.option(
-                "--resume", is_flag=False, flag_value="last", metavar="RECORD|GATE_RUN", help="Go on with an interrupted run."
+                "--resume",
+                is_flag=False,
+                flag_value="last",
+                metavar="RECORD|GATE_RUN",
+                help="Go on with an interrupted run.",
             ),
             click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
             click.option("--require", type=click.Choice(["pass"]), help="Exit 1 unless the gate says PASS."),
             click.option("--require-hardware", is_flag=True, help="Refuse software devices."),
-            click.option("--timeout", type=click.FloatRange(min=1), metavar="SECONDS", help="Budget of each run phase."),
-            click.option("--time", "soak_seconds", type=click.FloatRange(min=1), metavar="SECONDS", help="End a soak after."),
+            click.option(
+                "--timeout", type=click.FloatRange(min=1), metavar="SECONDS", help="Budget of each run phase."
+            ),
+            click.option(
+                "--time", "soak_seconds", type=click.FloatRange(min=1), metavar="SECONDS", help="End a soak after."
+            ),
             click.option("--identify", is_flag=True, help="Keep UUIDs and PCI addresses in records."),
         ]
     ):
@@ -90,12 +99,47 @@ def _execute(given: dict[str, Any], *, judge: bool) -> None:
         soak_seconds=given["soak_seconds"],
     )
     outcome = gate.execute(options, say)
-    _leave(outcome, given)
-    raise NotImplementedError((matrix, report, judge))
+    runs = outcome.runs()
+    ran = {run.header.device.id for run in runs}
+    others = [d for d in outcome.devices if d.id not in ran] if judge else []
+    verdict = matrix.judge(runs, others, outcome.missing, outcome.interrupted)
+    if given["as_json"]:
+        _print_json(verdict.plain())
+    else:
+        report.print_gate(verdict, runs, given["preset"] in presets.REDUCED, judge)
+    say(f"records: {options.out}")
+    codes = [3] * bool(outcome.missing) + [4] * outcome.interrupted
+    sys.exit(verdict.exit_code(given["require"] == "pass", codes))
+
+
+@cli.command("matrix")
+@click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="DIR...")
+@click.option(
+    "--format", "form", type=click.Choice(["terminal", "md", "csv", "json"]), default="terminal", show_default=True
+)
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@click.option("--require", type=click.Choice(["pass"]), help="Exit 1 unless the gate says PASS.")
+def matrix_(folders: Sequence[Path], form: str, as_json: bool, require: str | None) -> None:
+    """Roll records up into one matrix, and judge the gate over their union."""
+    from harness import matrix, report, store
+
+    runs = store.collect(folders)
+    verdict = matrix.judge(runs)
+    if as_json or form == "json":
+        _print_json(verdict.plain())
+    elif form == "md":
+        click.echo(report.to_markdown(verdict, runs), nl=False)
+    elif form == "csv":
+        click.echo(report.to_csv(runs), nl=False)
+    else:
+        report.print_gate(verdict, runs, any(run.header.preset in presets.REDUCED for run in runs))
+    sys.exit(verdict.exit_code(require == "pass"))
 
 
 @cli.command()
-@click.option("--device", "selectors", multiple=True, metavar="SEL", help="Only these; one that matches nothing is an error.")
+@click.option(
+    "--device", "selectors", multiple=True, metavar="SEL", help="Only these; one that matches nothing is an error."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def devices(selectors: Sequence[str], as_json: bool) -> None:
     """List every driver of this machine: what works, and what does not and why."""
@@ -143,7 +187,9 @@ def cases(preset: str | None, selectors: Sequence[str], as_json: bool) -> None:
     if selectors:
         listed = select(listed, selectors)
     if as_json:
-        _print_json([{"id": c.id, "reason": c.reason, "presets": presets.holding(c), "version": c.version} for c in listed])
+        _print_json(
+            [{"id": c.id, "reason": c.reason, "presets": presets.holding(c), "version": c.version} for c in listed]
+        )
         return
     for case in listed:
         click.echo(f"{case.id}\n    {case.reason} [{', '.join(presets.holding(case)) or 'self-test'}]")
@@ -166,7 +212,9 @@ def show(record: Path, as_json: bool) -> None:
 @cli.command()
 @click.option("--preset", default="full", show_default=True, metavar="|".join(presets.VERSION))
 @click.option("--case", "selectors", multiple=True, metavar="SEL", help="Only these cases.")
-@click.option("--check", is_flag=True, help="Derive every digest again, without the cache, and compare with the goldens.")
+@click.option(
+    "--check", is_flag=True, help="Derive every digest again, without the cache, and compare with the goldens."
+)
 @click.option("--write", is_flag=True, help="Write the goldens of a checkout anew (for maintainers).")
 def reference(preset: str, selectors: Sequence[str], check: bool, write: bool) -> None:
     """Compute right digests by the exact reference and the second implementation."""
@@ -177,6 +225,27 @@ def reference(preset: str, selectors: Sequence[str], check: bool, write: bool) -
     for line in wrong:
         say(line)
     sys.exit(5 if wrong else 0)
+
+
+@cli.command()
+@click.option(
+    "--device", "selectors", multiple=True, metavar="SEL", help="Only these; default: every OpenCL and GPU device."
+)
+def bench(selectors: Sequence[str]) -> None:
+    """Measure speed, as ratios of one run."""
+    from harness import bench as measured
+    from harness import devices as found
+
+    listed = found.discover()
+    chosen = (
+        found.select(listed, selectors)
+        if selectors
+        else [d for d in listed if d.ok and d.api in ("opencl", "cuda", "vulkan")]
+    )
+    say(f"medians of {measured.ROUNDS}; ratio: speed as a part of NumPy's float64 BLAS, turn by turn in this run")
+    for figure in measured.int32_against_blas(chosen, say):
+        click.echo(f"{figure.device:24} {figure.what:24} {figure.gmacs:8.2f} GMAC/s  ratio {figure.ratio:.3f}")
+    click.echo(f"{'reference':24} {'int32 1024^3, exact':24} {measured.reference_seconds():8.2f} s")
 
 
 @cli.command("fetch-model")
@@ -190,10 +259,6 @@ def fetch_model(name: str) -> None:
 
 def _print_json(data: Any) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(data), indent=2).decode())
-
-
-def _leave(*_: Any) -> None:
-    return None
 
 
 def main() -> NoReturn:

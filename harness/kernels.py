@@ -172,13 +172,13 @@ def _gemm_passes(case: Case, schedule: str) -> tuple[Pass, ...]:
 
 
 def _gemm_fast_passes(case: Case, schedule: str) -> tuple[Pass, ...]:
-    """As `_gemm_passes`, a work-item makes 8 rows x 16 columns, a workgroup is one work-item."""
+    """As `_gemm_passes`; a workgroup is one work-item and makes 128 x 32 outputs."""
     m, n, k = (case.dims[d] for d in "mnk")
     part = schedules.part_length(k)
     parts = schedules.PARTS if schedule == "split_k" else 1
     passes = [
-        Pass("multiply", (-(-n // 16), -(-count // 8), parts), (1, 1, 1), (m, n, k, start, part))
-        for start, count in _bands(m, n * k, 8)
+        Pass("multiply", (-(-n // 32), -(-count // 128), parts), (1, 1, 1), (m, n, k, start, part))
+        for start, count in _bands(m, n * k, 128)
     ]
     if schedule == "split_k":
         passes.append(_combine(case, (m, n, k, 0, part)))
@@ -238,7 +238,7 @@ KERNELS: tuple[Kernel, ...] = (
     _gemm(
         "fast",
         "gemm_i32_fast",
-        "the same, 8 rows by a vector of 16 a work-item, for CPU devices",
+        "the same, strips of 8 rows by two vectors of 16 columns, for CPU devices",
         passes=_gemm_fast_passes,
         languages=("opencl",),
         schedules=("forward", "split_k"),

@@ -4,8 +4,8 @@ No GPU was at hand when this was written: CuPy's documented calls only, and few 
 """
 
 import re
-import time
 import subprocess
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass

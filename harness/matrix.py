@@ -1,0 +1,234 @@
+"""The matrix: records rolled up into one table, and the gate over them."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from harness import presets
+from harness.devices import Device
+from harness.records import Run, unit
+from harness.verdicts import TABLE, Result, exit_code, worst
+
+PASS_ELEMENTS = 10**9
+"""Output elements compared, every schedule and repeat counted, on each hardware vendor."""
+
+PASS_VENDORS = 2
+CONTROL = "gemm_f32"
+"""The kernel that must diverge somewhere, to show that the schedules do reorder."""
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A result that is not as it should be, with the command that repeats it."""
+
+    device: str
+    result: Result
+    record: str
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One device in the matrix: its counts by verdict, and why it gives no evidence (empty: it does).
+
+    `void` holds reasons for which its results count for nothing; `elements` are those compared and matched.
+    """
+
+    device: Device
+    counts: dict[str, int]
+    elements: int = 0
+    evidence: list[str] = []
+    void: list[str] = []
+    complete: bool = True
+    started: str = ""
+
+    def summary(self) -> dict[str, Any]:
+        """The row of `gate --json`."""
+        return self.device.summary() | {"counts": self.counts, "elements": self.elements, "no_evidence": self.evidence}
+
+
+class Gate(msgspec.Struct, frozen=True):
+    """The gate over some runs: `PASS`, `FAIL`, `OPEN` or `VOID`, and what is missing for PASS, in sentences."""
+
+    gate: str
+    missing: list[str]
+    preset: str
+    complete: bool
+    rows: list[Row]
+    failures: list[Failure]
+    records: list[str]
+    codes: list[int]
+
+    def exit_code(self, require_pass: bool = False, more: Iterable[int] = ()) -> int:
+        """The process's exit code; OPEN alone is 0 unless PASS is required."""
+        unmet = [1] if require_pass and self.gate != "PASS" else []
+        return exit_code([*self.codes, *unmet, *more])
+
+    def plain(self) -> dict[str, Any]:
+        """The object that `gate --json` promises."""
+        return {
+            "gate": self.gate,
+            "missing": self.missing,
+            "preset": self.preset,
+            "complete": self.complete,
+            "devices": [row.summary() for row in self.rows],
+            "failures": [{"device": f.device, "record": f.record} | f.result.fields() for f in self.failures],
+            "records": self.records,
+        }
+
+
+def judge(
+    runs: Sequence[Run], others: Sequence[Device] = (), missing: Sequence[str] = (), interrupted: bool = False
+) -> Gate:
+    """The gate over `runs`. `others` are devices that were found and not run; `missing` are sentences of the caller."""
+    runs = latest(runs)
+    groups: dict[tuple[str | None, ...], list[Run]] = defaultdict(list)
+    for run in runs:
+        groups[unit(run.header.device)].append(run)
+    everywhere = [v.reason for run in runs for v in run.voids if v.everywhere]
+    rows = [_row(group, everywhere) for group in groups.values()]
+    failures = [Failure(run.header.device.id, r, run.path.name) for run in runs for r in run.results if _is_failure(r)]
+    names = sorted({run.header.preset for run in runs})
+    complete = bool(runs) and all(run.complete for run in runs) and not interrupted
+    wanting = [*_missing(runs, rows, names), *missing]
+    void = any(row.void for row in rows)
+    red = any(TABLE[f.result.verdict].fails_gate for f in failures)
+    word = "VOID" if void else "FAIL" if red else "OPEN" if wanting or not complete else "PASS"
+    codes = [TABLE[f.result.verdict].exit_code for f in failures]
+    codes += [5] if void else []
+    codes += [] if complete or not runs else [4]
+    rows += [Row(device, {}, evidence=[device.reason]) for device in others]
+    return Gate(word, wanting, "+".join(names), complete, rows, failures, [r.path.name for r in runs], codes)
+
+
+def latest(runs: Sequence[Run]) -> list[Run]:
+    """The runs without those that another one of them resumed: it carries their results."""
+    parents = {run.header.parent for run in runs}
+    return [run for run in runs if run.header.run_id not in parents]
+
+
+def _is_failure(result: Result) -> bool:
+    """Whether a user must read of it. A known-bad twin that mismatches is as it should be."""
+    if result.role == "known-bad":
+        return TABLE[result.verdict].colour in ("orange",)
+    return TABLE[result.verdict].exit_code != 0
+
+
+def _row(group: Sequence[Run], everywhere: Sequence[str]) -> Row:
+    counts: Counter[str] = Counter()
+    elements = 0
+    evidence: list[str] = []
+    void = [*everywhere]
+    for run in group:
+        void += [v.reason for v in run.voids if v.reason not in void]
+        for r in run.results:
+            if r.role == "case":
+                counts[r.verdict] += 1
+                elements += r.elements if r.verdict in ("match", "fix") else 0
+            if (not TABLE[r.verdict].evidence and r.role != "known-bad") or (r.role == "known-bad" and _is_failure(r)):
+                what = r.role if r.role != "case" else "case"
+                evidence.append(f"{r.verdict}{f' in {r.phase}' if r.phase else ''}: {what} {r.run}")
+        if not run.complete:
+            evidence.append("the run is incomplete")
+    return Row(
+        device=group[-1].header.device,
+        counts=dict(sorted(counts.items())),
+        elements=elements,
+        evidence=_shortened(evidence),
+        void=void,
+        complete=all(run.complete for run in group),
+        started=group[-1].header.started,
+    )
+
+
+def _shortened(reasons: Sequence[str]) -> list[str]:
+    return [*reasons[:1], f"and {len(reasons) - 1} more"] if len(reasons) > 1 else list(reasons)
+
+
+def _missing(runs: Sequence[Run], rows: Sequence[Row], names: Sequence[str]) -> list[str]:
+    found = []
+    if not runs:
+        return ["no device was run"]
+    if len(names) > 1:
+        found.append(f"records of one preset: these are of {', '.join(names)}")
+    reduced = [n for n in names if n in presets.REDUCED]
+    if reduced:
+        found.append(f"a whole preset: {reduced[0]} is REDUCED and can never PASS; run --preset full")
+    if any(run.header.options.get("cases") for run in runs):
+        found.append("the whole preset: only selected cases were run")
+    versions: dict[str, set[str]] = defaultdict(set)
+    for run in runs:
+        for planned in run.header.planned:
+            versions[planned.case].add(planned.case_version)
+    differing = [case for case, known in versions.items() if len(known) > 1]
+    if differing:
+        found.append(f"equal case versions: {len(differing)} cases differ between records, the first {differing[0]}")
+    for row in rows:
+        if row.evidence:
+            found.append(f"evidence of {row.device.id}: {'; '.join(row.evidence)}")
+    vendors: dict[str, int] = defaultdict(int)
+    for row in rows:
+        if row.device.kind == "hardware" and row.device.api != "mock" and not row.evidence and row.counts.get("match"):
+            vendors[row.device.vendor] += row.elements
+    if len(vendors) < PASS_VENDORS:
+        there = f"only {', '.join(vendors)}" if vendors else "none"
+        found.append(f"hardware of {PASS_VENDORS} vendors on which every case matched: there is {there}")
+    for vendor, elements in sorted(vendors.items()):
+        if elements < PASS_ELEMENTS:
+            found.append(f"10^9 compared elements on {vendor}: there are {elements:,}; run --preset soak")
+    control = [r for run in runs for r in run.results if r.case.startswith(CONTROL + ";")]
+    if not control:
+        found.append(f"the f32 control {CONTROL}: it was not run, so nothing shows that the schedules reorder")
+    return found
+
+
+def frame(runs: Sequence[Run]) -> Any:
+    """Every judged case of `runs` as a pandas DataFrame: one line a device and run key."""
+    import pandas as pd
+
+    lines = []
+    for run in latest(runs):
+        device = run.header.device
+        for r in run.results:
+            if r.role == "case":
+                lines.append(
+                    {
+                        "device": device.id,
+                        "api": device.api,
+                        "kind": device.kind,
+                        "vendor": device.vendor,
+                        "name": device.name,
+                        "driver": device.driver,
+                        "started": run.header.started,
+                        "preset": run.header.preset,
+                        "kernel": r.case.partition(";")[0],
+                        "variant": r.variant,
+                        "schedule": r.schedule,
+                        "case": r.case,
+                        "verdict": r.verdict,
+                        "elements": r.elements,
+                        "digest": r.digest,
+                        "expected": r.expected,
+                        "run": r.run,
+                        "record": run.path.name,
+                    }
+                )
+    return pd.DataFrame(lines)
+
+
+def pivot(runs: Sequence[Run]) -> Any:
+    """Devices by kernel and variant as a DataFrame of texts: `70 match`, or the worst verdict with its count."""
+    table = frame(runs)
+    if table.empty:
+        return table
+    table["column"] = table["kernel"] + " " + table["variant"]
+    # Cells are texts, so that what has no data says so and is never a number.
+    cells = table.groupby(["device", "column"], sort=False)["verdict"].agg(_cell)
+    return cells.unstack("column").fillna("no data")
+
+
+def _cell(verdicts: Any) -> str:
+    words = list(verdicts)
+    bad = worst(words)
+    if bad in ("match", "unsupported", "compiled"):
+        return f"{words.count(bad)} {bad}" if len(set(words)) == 1 else f"{words.count('match')} of {len(words)} match"
+    return f"{words.count(bad)} {bad} of {len(words)}"

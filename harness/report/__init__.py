@@ -1,0 +1,202 @@
+"""What a user reads: tables for a terminal, Markdown and CSV. Words of drivers are strangers' and are cleaned."""
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from harness import matrix
+from harness.devices import Device
+from harness.matrix import Failure, Gate, Row
+from harness.records import Run
+from harness.text import clean
+from harness.verdicts import TABLE, Difference, Result
+
+FAILURES_SHOWN = 20
+STYLES = {"green": "green", "red": "bold red", "orange": "yellow", "grey": "dim", "blue": "blue", "hatched": "magenta"}
+GATES = {"PASS": "bold green", "FAIL": "bold red", "OPEN": "bold yellow", "VOID": "bold red"}
+
+
+def console() -> Any:
+    """Standard output: colour and width of a terminal, or none and room enough when piped."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else 220, highlight=False, markup=False, soft_wrap=False)
+
+
+def print_gate(gate: Gate, runs: Sequence[Run], reduced: bool, judged: bool = True) -> None:
+    """The whole verdict: devices, kernels, failures with their commands, what is missing, the gate."""
+    out = console()
+    out.print(_device_table(gate.rows))
+    if runs:
+        out.print(_kernel_table(runs))
+    for text in failure_lines(gate.failures):
+        out.print(text)
+    for row in gate.rows:
+        for reason in row.void:
+            out.print(f"VOID {row.device.id}: {clean(reason)}", style="bold red")
+    if not judged:
+        return
+    if reduced:
+        out.print(
+            f"This was a REDUCED run (preset {gate.preset}): it can find faults, and can never PASS.", style="bold"
+        )
+    out.print(f"gate: {gate.gate}", style=GATES[gate.gate])
+    for sentence in gate.missing:
+        out.print(f"  missing for PASS: {clean(sentence, 600)}")
+
+
+def print_devices(devices: Sequence[Device]) -> None:
+    """The table of `samebits devices`."""
+    console().print(_device_table([Row(d, {}) for d in devices]))
+
+
+def print_sections(sections: Iterable[Any]) -> None:
+    """The sections of `samebits doctor`."""
+    out = console()
+    for section in sections:
+        out.print(section.title, style="bold")
+        for row in section.rows:
+            out.print(f"  {clean(row.name)}: {clean(row.value, 600)}")
+            if row.mend:
+                out.print(f"      -> {clean(row.mend, 600)}")
+
+
+def print_run(run: Run) -> None:
+    """One record: its header in words, then its results."""
+    out, h = console(), run.header
+    state = "complete" if run.complete else f"INCOMPLETE ({run.footer.reason if run.footer else 'no footer'})"
+    out.print(f"{h.device.id}  {clean(h.device.name)}  [{h.device.kind}]  {clean(h.device.driver)}", style="bold")
+    out.print(
+        f"preset {h.preset} {h.preset_version}, started {h.started}, {state}, samebits {h.version}, run {h.run_id}"
+    )
+    out.print(
+        f"{h.system.os} {h.system.kernel} {h.system.machine}, Python {h.system.python}; argv: {clean(' '.join(h.argv))}"
+    )
+    for void in run.voids:
+        out.print(f"VOID: {clean(void.reason)}", style="bold red")
+    for r in run.results:
+        role = "" if r.role == "case" else f" [{r.role}]"
+        beside = f" ({_beside(r)})" if _beside(r) else ""
+        out.print(f"{r.verdict:16} {r.run}{role}{beside}", style=STYLES[TABLE[r.verdict].colour])
+
+
+def failure_lines(failures: Sequence[Failure]) -> list[str]:
+    """Failures by run key, each with what is known and the command that repeats it."""
+    lines = []
+    for f in failures[:FAILURES_SHOWN]:
+        r = f.result
+        role = "" if r.role == "case" else f" [{r.role}]"
+        lines.append(f"{r.verdict.upper()} {f.device} {r.run}{role}")
+        if _beside(r):
+            lines.append(f"    {_beside(r)}")
+        if r.difference:
+            lines += [f"    {line}" for line in difference_lines(r.difference)]
+        if r.artefacts:
+            lines.append(f"    kept: {', '.join(clean(a) for a in r.artefacts)}")
+        if r.repeat:
+            lines.append(f"    repeat: {clean(r.repeat, 600)}")
+    if len(failures) > FAILURES_SHOWN:
+        lines.append(f"... and {len(failures) - FAILURES_SHOWN} more; `samebits show RECORD` lists them all")
+    return lines
+
+
+def difference_lines(d: Difference) -> list[str]:
+    """A window of both sides, with marks under what differs, and the operands."""
+    lines = []
+    if d.index:
+        lines.append(f"first at {d.index}, {d.count} in all; elements {d.window_start}.. :")
+        texts = [(str(e), str(a)) for e, a in zip(d.expected, d.actual, strict=True)]
+        widths = [max(map(len, pair)) for pair in texts]
+        lines.append("  expected " + " ".join(e.rjust(w) for (e, _), w in zip(texts, widths, strict=True)))
+        lines.append("  actual   " + " ".join(a.rjust(w) for (_, a), w in zip(texts, widths, strict=True)))
+        marks = " ".join(("^" * w if e != a else " " * w) for (e, a), w in zip(texts, widths, strict=True))
+        lines.append("           " + marks.rstrip())
+    if d.guard_words:
+        lines.append(f"{d.guard_words} guard words behind the output were overwritten")
+    for name, values in d.operands.items():
+        shown = ", ".join(map(str, values[:12]))
+        lines.append(f"  {name}: {shown}{', ...' if len(values) > 12 else ''}")
+    return lines
+
+
+def to_markdown(gate: Gate, runs: Sequence[Run]) -> str:
+    """The matrix for a README or a job summary."""
+    head = ["device", "kind", "vendor", "name", "driver", "date", "verdicts"]
+    body = [
+        [r.device.id, r.device.kind, r.device.vendor, r.device.name, r.device.driver, r.started[:10], _counts(r)]
+        for r in gate.rows
+    ]
+    parts = [_markdown(head, body)]
+    table = matrix.pivot(runs) if runs else None
+    if table is not None and not table.empty:
+        rows = [[device, *row] for device, row in zip(table.index, table.to_numpy().tolist(), strict=True)]
+        parts.append(_markdown(["device", *table.columns], rows))
+    parts.append(f"gate: **{gate.gate}** (preset {gate.preset})")
+    if gate.missing:
+        parts.append("\n".join(f"- missing for PASS: {_cell(s)}" for s in gate.missing))
+    return "\n\n".join(parts) + "\n"
+
+
+def to_csv(runs: Sequence[Run]) -> str:
+    """Every run key as a line."""
+    text: str = matrix.frame(runs).to_csv(index=False, lineterminator="\n")
+    return text
+
+
+def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(map(_cell, head)) + " |", "|" + "---|" * len(head)]
+    return "\n".join([*lines, *("| " + " | ".join(map(_cell, row)) + " |" for row in rows)])
+
+
+def _cell(text: str) -> str:
+    """A stranger's text in a Markdown table: no pipe, no tag, no line end."""
+    return clean(str(text), 600).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("`", "'")
+
+
+def _beside(r: Result) -> str:
+    """What stands beside a verdict: phase, feature, detail."""
+    feature = f"{r.feature}: needs {r.needed}, there is {r.there}" if r.feature else ""
+    return clean(
+        "; ".join(filter(None, [r.phase and f"in {r.phase}", feature or r.detail, r.was and f"was {r.was}"])), 500
+    )
+
+
+def _counts(row: Row) -> str:
+    if row.void:
+        return "VOID"
+    counts = ", ".join(f"{n} {verdict}" for verdict, n in row.counts.items())
+    return counts or (row.device.reason if not row.device.ok else "not run")
+
+
+def _device_table(rows: Sequence[Row]) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("device", "kind", "vendor", "name", "driver", "status", "verdicts"):
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        d = row.device
+        style = STYLES[TABLE[max(row.counts, key=lambda v: -_rank(v))].colour] if row.counts else "dim"
+        status = d.status if d.ok else f"{d.status}{f' ({d.phase})' if d.phase else ''}"
+        cells = (d.id, d.kind, d.vendor, d.name, d.driver, status)
+        table.add_row(*(Text(clean(c, 120)) for c in cells), Text(clean(_counts(row), 300), style))
+    return table
+
+
+def _rank(verdict: str) -> int:
+    return list(TABLE).index(verdict)
+
+
+def _kernel_table(runs: Sequence[Run]) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    pivot = matrix.pivot(runs)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("device")
+    for column in pivot.columns:
+        table.add_column(str(column))
+    for device, row in zip(pivot.index, pivot.to_numpy().tolist(), strict=True):
+        table.add_row(Text(str(device)), *(Text(str(cell)) for cell in row))
+    return table
