@@ -108,7 +108,7 @@ class Worker:
             files.append(str(path))
             receipts.append([out["receipt"][4 * i : 4 * i + 4].hex() for i in plan.receipts])
         done = time.perf_counter()
-        reports = getattr(self.backend, "sanitizer_reports", list)()
+        reports: list[str] = getattr(self.backend, "sanitizer_reports", list)()
         seconds = {"compile": compiled - begin, "upload": uploaded - compiled, "run": done - uploaded}
         event = {"event": "dumped", "run": key, "files": files, "receipts": receipts, "seconds": seconds}
         self.channel.send(event | {"sanitizer": [str(r)[:500] for r in reports[:8]]})
