@@ -75,6 +75,10 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void multiply(
     const u32 terms = K - KNOWN_BAD;
     const u32 column = group.x * COLUMNS;
     const u32 first = params[3] + group.y * ROWS;
+    u32 rows = 0u;
+    if (first < M) {
+        rows = min(M - first, ROWS);
+    }
     if (group.x + group.y + group.z == 0u) {
         receipt[0] = NONCE;
     }
@@ -103,14 +107,14 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void multiply(
             panel[k][0] = load_row(b + (start + k) * N, column, N);
             panel[k][1] = load_row(b + (start + k) * N, column + WIDTH, N);
         }
-        for (u32 r = 0u; r < ROWS && first + r < M; r += STRIP) {
+        for (u32 r = 0u; r < rows; r += STRIP) {
             // Rows beyond the last one repeat it; their sums are not stored.
-            __global const u32 *rows[STRIP];
+            __global const u32 *strip[STRIP];
             uint16 left[STRIP];
             uint16 right[STRIP];
             #pragma unroll
             for (u32 i = 0u; i < STRIP; i++) {
-                rows[i] = a + min(first + r + i, M - 1u) * K + start;
+                strip[i] = a + (first + min(r + i, rows - 1u)) * K + start;
                 left[i] = sums[r + i][0];
                 right[i] = sums[r + i][1];
             }
@@ -119,8 +123,8 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void multiply(
                 const uint16 panel_right = panel[k][1];
                 #pragma unroll
                 for (u32 i = 0u; i < STRIP; i++) {
-                    left[i] += panel_left * rows[i][k];
-                    right[i] += panel_right * rows[i][k];
+                    left[i] += panel_left * strip[i][k];
+                    right[i] += panel_right * strip[i][k];
                 }
             }
             #pragma unroll
@@ -130,7 +134,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void multiply(
             }
         }
     }
-    for (u32 r = 0u; r < ROWS && first + r < M; r++) {
+    for (u32 r = 0u; r < rows; r++) {
         store_row(result + (first + r) * N, column, N, sums[r][0]);
         store_row(result + (first + r) * N, column + WIDTH, N, sums[r][1]);
     }

@@ -21,17 +21,6 @@ const TILE: u32 = 32u;
 const BLOCK_BYTES: u32 = 34u;
 const SHIFT: u32 = 24u;
 
-// M tokens, N rows, K, first row of the band, terms in a part
-@group(0) @binding(0) var<storage, read> params: array<u32>;
-@group(0) @binding(1) var<storage, read> w: array<u32>;
-@group(0) @binding(2) var<storage, read> x: array<u32>;
-@group(0) @binding(3) var<storage, read> order: array<u32>;
-@group(0) @binding(4) var<storage, read_write> scratch: array<u32>;
-@group(0) @binding(5) var<storage, read_write> y: array<u32>;
-@group(0) @binding(6) var<storage, read_write> receipt: array<u32>;
-
-var<workgroup> sums: array<limbs, LANES>;
-
 // The Q24 value of a finite fp16: exact, for 2^-24 is its smallest step.
 fn scale_of(bits: u32) -> limbs {
     let exponent = (bits >> 10u) & 31u;
@@ -44,6 +33,17 @@ fn scale_of(bits: u32) -> limbs {
     }
     return scale;
 }
+
+// M tokens, N rows, K, first row of the band, terms in a part
+@group(0) @binding(0) var<storage, read> params: array<u32>;
+@group(0) @binding(1) var<storage, read> w: array<u32>;
+@group(0) @binding(2) var<storage, read> x: array<u32>;
+@group(0) @binding(3) var<storage, read> order: array<u32>;
+@group(0) @binding(4) var<storage, read_write> scratch: array<u32>;
+@group(0) @binding(5) var<storage, read_write> y: array<u32>;
+@group(0) @binding(6) var<storage, read_write> receipt: array<u32>;
+
+var<workgroup> sums: array<limbs, LANES>;
 
 @compute @workgroup_size(64, 1, 1)
 fn multiply(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) lane: vec3<u32>) {

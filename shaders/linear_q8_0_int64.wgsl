@@ -21,17 +21,6 @@ const TILE: u32 = 32u;
 const BLOCK_BYTES: u32 = 34u;
 const SHIFT: u32 = 24u;
 
-// M tokens, N rows, K, first row of the band, terms in a part
-@group(0) @binding(0) var<storage, read> params: array<u32>;
-@group(0) @binding(1) var<storage, read> w: array<u32>;
-@group(0) @binding(2) var<storage, read> x: array<u32>;
-@group(0) @binding(3) var<storage, read> order: array<u32>;
-@group(0) @binding(4) var<storage, read_write> scratch: array<u32>;
-@group(0) @binding(5) var<storage, read_write> y: array<u32>;
-@group(0) @binding(6) var<storage, read_write> receipt: array<u32>;
-
-var<workgroup> sums: array<u64, LANES>;
-
 // The Q24 value of a finite fp16: exact, for 2^-24 is its smallest step.
 fn scale_of(bits: u32) -> u64 {
     let exponent = (bits >> 10u) & 31u;
@@ -49,6 +38,17 @@ fn scale_of(bits: u32) -> u64 {
 fn round_shift(a: u64, n: u32) -> u64 {
     return u64(i64(a + (1lu << (n - 1u))) >> n);
 }
+
+// M tokens, N rows, K, first row of the band, terms in a part
+@group(0) @binding(0) var<storage, read> params: array<u32>;
+@group(0) @binding(1) var<storage, read> w: array<u32>;
+@group(0) @binding(2) var<storage, read> x: array<u32>;
+@group(0) @binding(3) var<storage, read> order: array<u32>;
+@group(0) @binding(4) var<storage, read_write> scratch: array<u32>;
+@group(0) @binding(5) var<storage, read_write> y: array<u32>;
+@group(0) @binding(6) var<storage, read_write> receipt: array<u32>;
+
+var<workgroup> sums: array<u64, LANES>;
 
 @compute @workgroup_size(64, 1, 1)
 fn multiply(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) lane: vec3<u32>) {

@@ -1,0 +1,167 @@
+"""The three source trees hold the same integer programs, and nothing that a device may round."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from harness.cases import Case
+from harness.kernels import FOLDERS, KERNELS, LANGUAGES, SUFFIXES, Kernel, Language, data_root
+
+SHARED = sorted({stem for k in KERNELS if k.languages == LANGUAGES for stem in (*k.preludes, k.stem)})
+PROGRAMS = [k for k in KERNELS if k.languages == LANGUAGES]
+FILES = sorted({(lang, stem) for k in KERNELS for lang in k.languages for stem in (*k.preludes, k.stem)})
+
+CONSTANT = {
+    "wgsl": r"^(?:override|const) (\w+): u32 = (\w+);",
+    "cuda": r"^#define (\w+) (\w+)$",
+    "opencl": r"^#define (\w+) (\w+)$",
+}
+ENTRY = {
+    "wgsl": r"^@compute @workgroup_size\(([\d, ]+)\)\nfn (\w+)\(",
+    "cuda": r'^extern "C" (__global__) void (\w+)\(',
+    "opencl": r"^__kernel __attribute__\(\(reqd_work_group_size\(([\d, ]+)\)\)\) void (\w+)\(",
+}
+BARRIER = {"wgsl": "workgroupBarrier()", "cuda": "__syncthreads()", "opencl": "barrier(CLK_LOCAL_MEM_FENCE)"}
+
+
+def read(language: Language, stem: str) -> str:
+    return (data_root() / FOLDERS[language] / (stem + SUFFIXES[language])).read_text("utf-8")
+
+
+def without_comments(text: str) -> str:
+    return re.sub(r" *//[^\n]*", "", text)
+
+
+def contract(text: str) -> str:
+    """The header's first paragraph."""
+    return text.split("\n//\n")[0].replace("\n// ", " ").removeprefix("// ")
+
+
+def functions(language: Language, text: str) -> dict[str, list[str]]:
+    """Each function's lines, without the words in which languages must differ: types, casts, suffixes, brackets."""
+    found = {}
+    pattern = r"^(?:static|extern|__kernel|@compute|fn) [^{]*?\b(\w+)\((?:[^(){]|\(\w+\))*\) (?:-> \w+ )?\{\n(.*?)^\}"
+    for name, body in re.findall(pattern, without_comments(text), re.M | re.S):
+        body = re.sub(r"^    (__shared__|__local|const (auto|uint3) (group|lane)) .*\n", "", body, flags=re.M)
+        body = body.replace(BARRIER[language], "barrier")
+        body = re.sub(r"\b(let|var|const)\b|: \w+(?= =)|\b(u32|u64|i64|limbs|uint2|make_uint2)\b", "", body)
+        body = re.sub(r"\b(0x[0-9a-f]+|\d+)(u|lu|ul|ull)\b", r"\1", body)
+        found[name] = [line for line in re.sub(r"[() ]", "", body).splitlines() if line]
+    return found
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_tree_holds_what_the_catalogue_names_and_nothing_else(language: Language) -> None:
+    """Every source file belongs to a kernel, and every kernel has its file."""
+    there = {p.name for p in (data_root() / FOLDERS[language]).iterdir() if p.is_file()}
+    assert there == {stem + SUFFIXES[lang] for lang, stem in FILES if lang == language}
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: k.stem)
+def test_entry_points_are_the_catalogue_s_with_its_workgroup_sizes(kernel: Kernel) -> None:
+    """Same entry points in the same order; where a language states the workgroup size, it is the dispatched one."""
+    case = Case(kernel.name, tuple((d, 32) for d in kernel.shape), "full", 0)
+    sizes = {p.entry: ", ".join(map(str, p.workgroup)) for p in kernel.plan(case, "split_k").passes}
+    for language in kernel.languages:
+        found = re.findall(ENTRY[language], read(language, kernel.stem), re.M)
+        assert tuple(name for _, name in found) == kernel.entries
+        if language != "cuda":
+            assert {name: size for size, name in found} == sizes
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: k.stem)
+def test_arguments_stand_in_the_catalogue_s_order(kernel: Kernel) -> None:
+    """Names, order and which ones a kernel may write."""
+    case = Case(kernel.name, tuple((d, 32) for d in kernel.shape), "full", 0)
+    buffers = [(b.name, b.writable) for b in kernel.plan(case, "forward").buffers]
+    for language in kernel.languages:
+        text = without_comments(read(language, kernel.stem))
+        if language == "wgsl":
+            bindings = re.findall(r"@group\(0\) @binding\((\d)\) var<storage, (\w+)> (\w+): array<u32>;", text)
+            assert [(name, access == "read_write") for _, access, name in bindings] == buffers
+            assert [int(i) for i, _, _ in bindings] == list(range(len(buffers)))
+            continue
+        for arguments in re.findall(r" void \w+\(\n(.*?)\) \{", text, re.S):
+            found = re.findall(r"(?:__global )?(const )?u32 \*(\w+)", arguments)
+            assert [(name, not const) for const, name in found] == buffers
+
+
+@pytest.mark.parametrize("stem", SHARED)
+def test_constants_are_alike_in_all_languages(stem: str) -> None:
+    """Compile-time constants and tile sizes: same names, same values, same order."""
+    wgsl, cuda, opencl = (re.findall(CONSTANT[lang], read(lang, stem), re.M) for lang in LANGUAGES)
+    assert wgsl == cuda == opencl
+
+
+@pytest.mark.parametrize(("language", "stem"), [(lang, k.stem) for k in KERNELS for lang in k.languages])
+def test_every_kernel_takes_schedule_known_bad_and_nonce(language: Language, stem: str) -> None:
+    """The three constants that the harness sets, with a default each, so that the file is a whole program."""
+    given = re.findall(CONSTANT[language], read(language, stem), re.M)
+    assert given[:3] == [("SCHEDULE", "0u"), ("KNOWN_BAD", "0u"), ("NONCE", "0u")]
+
+
+@pytest.mark.parametrize("stem", SHARED)
+def test_comments_are_alike_in_all_languages(stem: str) -> None:
+    """Contract, explanation and remarks: the same words in the same order."""
+    wgsl, cuda, opencl = (re.findall(r"//( .*)?$", read(lang, stem), re.M) for lang in LANGUAGES)
+    assert wgsl == cuda == opencl
+
+
+@pytest.mark.parametrize("stem", SHARED)
+def test_functions_are_alike_in_all_languages(stem: str) -> None:
+    """Statement by statement, but for the words in which a language must differ."""
+    wgsl, cuda, opencl = (functions(lang, read(lang, stem)) for lang in LANGUAGES)
+    assert len(wgsl) >= 2 and all(wgsl.values())
+    assert list(wgsl) == list(cuda) == list(opencl)
+    assert wgsl == cuda
+    assert wgsl == opencl
+
+
+@pytest.mark.parametrize(("language", "stem"), [(lang, k.stem) for k in KERNELS for lang in k.languages])
+def test_the_header_states_the_contract_and_names_the_reference(language: Language, stem: str) -> None:
+    """One sentence that begins with the file's stem and ends with a reference file that exists."""
+    said = re.fullmatch(rf"{stem}: .*; the reference is (cpu_ref/\w+\.py)\.", contract(read(language, stem)))
+    assert said
+    if (Path(__file__).parent.parent / "cpu_ref").is_dir():
+        assert (Path(__file__).parent.parent / said[1]).is_file()
+
+
+@pytest.mark.parametrize(("language", "stem"), FILES)
+def test_no_source_has_a_construct_that_devices_compute_differently(language: Language, stem: str) -> None:
+    """No float types or literals, no division or remainder, no mul24, no saturation; no LL in OpenCL (128 bits)."""
+    text = without_comments(read(language, stem))
+    text = text.replace("#pragma unroll", "")
+    forbidden = [
+        r"\b(float|double|half|f16|f32|f64|bfloat)(\d*)\b",
+        r"\d\.\d|\d[eE][+-]\d|\b\d+f\b",
+        r"[/%]",
+        r"\b\w*(mul24|mad24|_sat|__fmul|__fadd|fma|rcp)\w*\b",
+        r"\bconvert_\w+",
+    ]
+    if language == "opencl":
+        forbidden += [r"long long", r"\d[uU]?(ll|LL)[uU]?\b"]
+    for pattern in forbidden:
+        assert not re.search(pattern, text), pattern
+
+
+@pytest.mark.parametrize(("language", "stem"), FILES)
+def test_words_are_unsigned_and_literals_say_so(language: Language, stem: str) -> None:
+    """Decimal literals carry a suffix, except as indices of a constant array, in vector loads and in attributes."""
+    text = without_comments(read(language, stem))
+    text = re.sub(r"^(@|__kernel|#if|#error|typedef).*$", "", text, flags=re.M)
+    text = re.sub(r"get_\w+_id\(\d\)|\[\d\]|v(load|store)16\([^()]*\)|\bu?int\d+\b", "", text)
+    bare = re.findall(r"(?<![\w.])\d+(?![\w.])", text)
+    assert not bare
+
+
+@pytest.mark.parametrize("kernel", PROGRAMS, ids=lambda k: k.stem)
+def test_workgroup_memory_is_declared_once_and_every_barrier_stands_in_all_languages(kernel: Kernel) -> None:
+    """The same arrays of the same extents, and as many barriers."""
+    wgsl = dict(re.findall(r"^var<workgroup> (\w+): (.*);$", read("wgsl", kernel.stem), re.M))
+    extents = {name: re.findall(r"(?<=, )\w+(?=>)", kind)[::-1] for name, kind in wgsl.items()}
+    for language, word in (("cuda", "__shared__"), ("opencl", "__local")):
+        declared = re.findall(rf"^    {word} \w+ (\w+)((?:\[\w+\])+);$", read(language, kernel.stem), re.M)
+        assert {name: re.findall(r"\w+", dims) for name, dims in declared} == extents
+    counts = {read(lang, kernel.stem).count(BARRIER[lang]) for lang in LANGUAGES}
+    assert len(counts) == 1 and counts.pop() >= 2
