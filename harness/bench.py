@@ -2,6 +2,7 @@
 
 import statistics
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ from harness.supervisor import language_of
 SHAPE = "gemm_i32;m=1024;n=1024;k=1024;dist=full;seed=0"
 ROUNDS = 9
 BUDGET_S = 120.0
+PAUSE_S = 0.3
+"""Seconds after which the other's idle threads have stopped spinning and leave the cores alone."""
 
 OWN_BLAS = {"OPENBLAS_CORETYPE": None, "OPENBLAS_L2_SIZE": None}
 """Variables that make OpenBLAS slower than it is; taken away, so that a ratio flatters nobody."""
@@ -57,7 +60,12 @@ def _against(
     changes = {**device.environment, **backends.load(device.api).cache_environment(folder)}
     with Child(python("harness.stopwatch", device.api, str(device.index)), environment(changes)) as child:
         _seconds(child, request)
-        pairs = [(_seconds(child, request), _seconds(blas, {"n": case.dims["n"]})) for _ in range(rounds)]
+        pairs = []
+        for _ in range(rounds):
+            own = _seconds(child, request)
+            time.sleep(PAUSE_S)
+            pairs.append((own, _seconds(blas, {"n": case.dims["n"]})))
+            time.sleep(PAUSE_S)
     seconds = statistics.median(own for own, _ in pairs)
     macs = case.dims["m"] * case.dims["n"] * case.dims["k"]
     return Figure(

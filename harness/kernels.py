@@ -242,6 +242,7 @@ KERNELS: tuple[Kernel, ...] = (
         passes=_gemm_fast_passes,
         languages=("opencl",),
         schedules=("forward", "split_k"),
+        needs={"opencl": ("device-type-cpu",)},
     ),
     _linear(
         "base",

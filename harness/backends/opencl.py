@@ -23,6 +23,8 @@ from harness.errors import CompileError, DeviceFault, DeviceLost, LaunchError, U
 from harness.kernels import Buffer, Kernel, Language, Pass
 
 LANGUAGE: Language = "opencl"
+CPU = "device-type-cpu"
+"""A feature of our own: kernels for CPU devices ask for it."""
 
 LOST = {-2, -36, -9999}
 """CL_DEVICE_NOT_AVAILABLE, CL_INVALID_COMMAND_QUEUE, and what NVIDIA returns for a kernel that broke the context."""
@@ -94,7 +96,7 @@ def _report(device: Any) -> Report:
         compiler=f"{device.opencl_c_version.strip()} / {platform.version.strip()}",
         uuid=identity.get("uuid"),
         pci=identity.get("pci"),
-        features=sorted(device.extensions.split()),
+        features=sorted([*device.extensions.split(), *([CPU] if device.type & cl.device_type.CPU else [])]),
         limits={n: int(getattr(device, n)) for n in numbers},
         raw=raw,
     )
