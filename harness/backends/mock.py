@@ -1,9 +1,10 @@
 """Mock devices: every fault that a device can have, without a GPU. They exist only where SAMEBITS_MOCK is set.
 
-    SAMEBITS_MOCK="match,crash,mismatch/all,match@VendorA,hang-run+signal-handlers,match:2"
+    SAMEBITS_MOCK="match,crash,mismatch/all,match@VendorA,hang-run+signal-handlers,match:2,card=mismatch~2.1"
 
 Items are separated by commas, each is one driver: behaviours joined by `+`, then `/all` (faults strike everywhere),
-`@VENDOR` (the device claims to be that vendor's hardware), `:COUNT` (so many devices). Without `/all` a fault strikes
+`@VENDOR` (the device claims to be that vendor's hardware), `~VERSION` (of the driver, else 1), `:COUNT` (so many
+devices). `NAME=` before it names the driver, which then stays the same whatever it does. Without `/all` a fault strikes
 exactly one run key of every preset: base gemm_i32 of 17 x 19 x 23 under `reverse`; faults in compiling strike base
 gemm_i32 under `reverse` in any shape. Known-bad twins are honest. Every name starts with "mock".
 """
@@ -79,11 +80,13 @@ class Spec:
     everywhere: bool
     vendor: str | None
     count: int
+    version: str = "1"
+    name: str | None = None
 
     @property
     def label(self) -> str:
-        """The item without its count, as a driver label."""
-        return re.sub(r"[/@]", "-", self.text.partition(":")[0])
+        """The name, else the item without its version and count, as a driver label."""
+        return self.name or re.sub(r"[/@]", "-", re.split("[~:]", self.text)[0])
 
 
 @dataclass(frozen=True)
@@ -106,11 +109,11 @@ class Bound:
 
 
 def _parse(item: str) -> Spec:
-    match = re.fullmatch(r"([a-z+-]+)(/all)?(?:@(\w+))?(?::([1-9]))?", item)
-    behaviours = frozenset(match[1].split("+")) if match else frozenset()
+    match = re.fullmatch(r"(?:(\w+)=)?([a-z+-]+)(/all)?(?:@(\w+))?(?:~([\d.]+))?(?::([1-9]))?", item)
+    behaviours = frozenset(match[2].split("+")) if match else frozenset()
     if match is None or not behaviours <= BEHAVIOURS.keys():
         raise UsageError(f"{VARIABLE}: {item!r} is no mock device; behaviours are {', '.join(BEHAVIOURS)}")
-    return Spec(item, behaviours, match[2] is not None, match[3], int(match[4] or 1))
+    return Spec(item, behaviours, bool(match[3]), match[4], int(match[6] or 1), match[5] or "1", match[1])
 
 
 def drivers() -> list[Driver]:
@@ -144,9 +147,10 @@ def _report(spec: Spec, index: int) -> Report:
     return Report(
         name="mock NVIDIA GeForce RTX 4090" if lies else f"mock {spec.label}",
         vendor="NVIDIA" if lies else spec.vendor or "mock",
-        driver="llvmpipe (LLVM 15.0.6, 256 bits)" if lies else "mock 1",
+        driver="llvmpipe (LLVM 15.0.6, 256 bits)" if lies else f"mock {spec.version}",
         kind="hardware" if lies or spec.vendor else "software",
         uuid=str(uuid.uuid5(uuid.NAMESPACE_OID, f"samebits mock {spec.label} {index}")),
+        features=["device-type-cpu"],
         raw={"mock": spec.text},
     )
 
