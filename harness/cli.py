@@ -32,6 +32,24 @@ def cli() -> None:
     """Integer conformance of GPUs: the same program on every device, compared bit for bit with exact arithmetic."""
 
 
+def _judging(command: Any) -> Any:
+    """The options of every command that judges records."""
+    for option in reversed(
+        [
+            click.option("--require", type=click.Choice(["pass"]), help="Exit 1 unless the gate says PASS."),
+            click.option(
+                "--expectations",
+                type=click.Path(path_type=Path),
+                metavar="FILE|DIR",
+                help="Known faults; default: those that samebits ships. An empty folder: none.",
+            ),
+            click.option("--allow-fixes", is_flag=True, help="A fixed fault that is still expected does not exit 1."),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
 def _running(command: Any) -> Any:
     """The options that `gate` and `run` share."""
     default_out = str(state_folder("records"))
@@ -51,7 +69,6 @@ def _running(command: Any) -> Any:
                 help="Go on with an interrupted run.",
             ),
             click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
-            click.option("--require", type=click.Choice(["pass"]), help="Exit 1 unless the gate says PASS."),
             click.option("--require-hardware", is_flag=True, help="Refuse software devices."),
             click.option(
                 "--timeout", type=click.FloatRange(min=1), metavar="SECONDS", help="Budget of each run phase."
@@ -68,6 +85,7 @@ def _running(command: Any) -> Any:
 
 @cli.command()
 @_running
+@_judging
 def gate(**options: Any) -> None:
     """Run every device (or the selected ones), compare all bits, and judge the gate."""
     _execute(options, judge=True)
@@ -75,6 +93,7 @@ def gate(**options: Any) -> None:
 
 @cli.command()
 @_running
+@_judging
 def run(**options: Any) -> None:
     """Run selected devices or cases: as `gate`, but says nothing of a gate. The command that repeats a failure."""
     if not options["devices"] and not options["cases"]:
@@ -83,9 +102,10 @@ def run(**options: Any) -> None:
 
 
 def _execute(given: dict[str, Any], *, judge: bool) -> None:
-    from harness import gate, matrix, report
+    from harness import expectations, gate, matrix, report
     from harness.supervisor import Budgets
 
+    known = expectations.load(given["expectations"])  # refused before anything runs
     budgets = Budgets(compile=given["timeout"], run=given["timeout"]) if given["timeout"] else Budgets()
     options = gate.Options(
         preset=given["preset"],
@@ -99,10 +119,10 @@ def _execute(given: dict[str, Any], *, judge: bool) -> None:
         soak_seconds=given["soak_seconds"],
     )
     outcome = gate.execute(options, say)
-    runs = outcome.runs()
+    runs = expectations.apply(outcome.runs(), known)
     ran = {run.header.device.id for run in runs}
     others = [d for d in outcome.devices if d.id not in ran] if judge else []
-    verdict = matrix.judge(runs, others, outcome.missing, outcome.interrupted)
+    verdict = matrix.judge(runs, others, outcome.missing, outcome.interrupted, given["allow_fixes"])
     if given["as_json"]:
         _print_json(verdict.plain())
     else:
@@ -118,13 +138,13 @@ def _execute(given: dict[str, Any], *, judge: bool) -> None:
     "--format", "form", type=click.Choice(["terminal", "md", "csv", "json"]), default="terminal", show_default=True
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
-@click.option("--require", type=click.Choice(["pass"]), help="Exit 1 unless the gate says PASS.")
-def matrix_(folders: Sequence[Path], form: str, as_json: bool, require: str | None) -> None:
+@_judging
+def matrix_(folders: Sequence[Path], form: str, as_json: bool, **given: Any) -> None:
     """Roll records up into one matrix, and judge the gate over their union."""
-    from harness import matrix, report, store
+    from harness import expectations, matrix, report, store
 
-    runs = store.collect(folders)
-    verdict = matrix.judge(runs)
+    runs = expectations.apply(store.collect(folders), expectations.load(given["expectations"]))
+    verdict = matrix.judge(runs, allow_fixes=given["allow_fixes"])
     if as_json or form == "json":
         _print_json(verdict.plain())
     elif form == "md":
@@ -133,7 +153,7 @@ def matrix_(folders: Sequence[Path], form: str, as_json: bool, require: str | No
         click.echo(report.to_csv(runs), nl=False)
     else:
         report.print_gate(verdict, runs, any(run.header.preset in presets.REDUCED for run in runs))
-    sys.exit(verdict.exit_code(require == "pass"))
+    sys.exit(verdict.exit_code(given["require"] == "pass"))
 
 
 @cli.command()

@@ -28,6 +28,12 @@ def golden_root() -> Path:
     return root / "golden" if root.name == "_data" else root / "matrices" / "golden"
 
 
+def expectations_root() -> Path:
+    """Where the expectations that samebits ships lie."""
+    root = data_root()
+    return root / "expectations" if root.name == "_data" else root / "matrices" / "expectations"
+
+
 def data_file(name: str) -> Path:
     """A data file that cases read (`tests/data` in the checkout)."""
     root = data_root()

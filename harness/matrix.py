@@ -8,6 +8,7 @@ import msgspec
 
 from harness import presets
 from harness.devices import Device
+from harness.kernels import KERNELS
 from harness.records import Run, unit
 from harness.verdicts import TABLE, Result, exit_code, worst
 
@@ -25,6 +26,10 @@ class Failure(msgspec.Struct, frozen=True):
     device: str
     result: Result
     record: str
+
+    def plain(self) -> dict[str, Any]:
+        """The object of `gate --json`."""
+        return {"device": self.device, "record": self.record} | self.result.fields()
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -57,6 +62,7 @@ class Gate(msgspec.Struct, frozen=True):
     failures: list[Failure]
     records: list[str]
     codes: list[int]
+    waived: list[Failure] = []
 
     def exit_code(self, require_pass: bool = False, more: Iterable[int] = ()) -> int:
         """The process's exit code; OPEN alone is 0 unless PASS is required."""
@@ -71,22 +77,33 @@ class Gate(msgspec.Struct, frozen=True):
             "preset": self.preset,
             "complete": self.complete,
             "devices": [row.summary() for row in self.rows],
-            "failures": [{"device": f.device, "record": f.record} | f.result.fields() for f in self.failures],
+            "failures": [f.plain() for f in self.failures],
+            "waived": [f.plain() for f in self.waived],
             "records": self.records,
         }
 
 
 def judge(
-    runs: Sequence[Run], others: Sequence[Device] = (), missing: Sequence[str] = (), interrupted: bool = False
+    runs: Sequence[Run],
+    others: Sequence[Device] = (),
+    missing: Sequence[str] = (),
+    interrupted: bool = False,
+    allow_fixes: bool = False,
 ) -> Gate:
-    """The gate over `runs`. `others` are devices that were found and not run; `missing` are sentences of the caller."""
+    """The gate over `runs`, with expectations laid over them (`expectations.apply`).
+
+    `others` are devices that were found and not run; `missing` are sentences of the caller. `allow_fixes`: a fixed fault
+    whose entry is still there is no reason to exit with 1.
+    """
     runs = latest(runs)
     groups: dict[tuple[str | None, ...], list[Run]] = defaultdict(list)
     for run in runs:
         groups[unit(run.header.device)].append(run)
     everywhere = [v.reason for run in runs for v in run.voids if v.everywhere]
     rows = [_row(group, everywhere) for group in groups.values()]
-    failures = [Failure(run.header.device.id, r, run.path.name) for run in runs for r in run.results if _is_failure(r)]
+    noted = [Failure(run.header.device.id, r, run.path.name) for run in runs for r in run.results]
+    failures = [f for f in noted if _is_failure(f.result) and not (allow_fixes and f.result.verdict == "fix")]
+    waived = [f for f in noted if f.result.verdict == "waived"]
     names = sorted({run.header.preset for run in runs})
     complete = bool(runs) and all(run.complete for run in runs) and not interrupted
     wanting = [*_missing(runs, rows, names), *missing]
@@ -97,7 +114,8 @@ def judge(
     codes += [5] if void else []
     codes += [] if complete or not runs else [4]
     rows += [Row(device, {}, evidence=[device.reason]) for device in others]
-    return Gate(word, wanting, "+".join(names), complete, rows, failures, [r.path.name for r in runs], codes)
+    records = [run.path.name for run in runs]
+    return Gate(word, wanting, "+".join(names), complete, rows, failures, records, codes, waived)
 
 
 def latest(runs: Sequence[Run]) -> list[Run]:
@@ -124,9 +142,10 @@ def _row(group: Sequence[Run], everywhere: Sequence[str]) -> Row:
             if r.role == "case":
                 counts[r.verdict] += 1
                 elements += r.elements if r.verdict in ("match", "fix") else 0
-            if (not TABLE[r.verdict].evidence and r.role != "known-bad") or (r.role == "known-bad" and _is_failure(r)):
-                what = r.role if r.role != "case" else "case"
-                evidence.append(f"{r.verdict}{f' in {r.phase}' if r.phase else ''}: {what} {r.run}")
+            spoilt = _is_failure(r) or r.verdict == "waived" if r.role == "known-bad" else not TABLE[r.verdict].evidence
+            if spoilt:
+                was = f" (was {r.was})" if r.was else ""
+                evidence.append(f"{r.verdict}{was}{f' in {r.phase}' if r.phase else ''}: {r.role} {r.run}")
         if not run.complete:
             evidence.append("the run is incomplete")
     return Row(
@@ -223,7 +242,8 @@ def pivot(runs: Sequence[Run]) -> Any:
     table["column"] = table["kernel"] + " " + table["variant"]
     # Cells are texts, so that what has no data says so and is never a number.
     cells = table.groupby(["device", "column"], sort=False)["verdict"].agg(_cell)
-    return cells.unstack("column").fillna("no data")
+    order = [f"{k.name} {k.variant}" for k in KERNELS]
+    return cells.unstack("column").reindex(columns=[c for c in order if c in set(table["column"])]).fillna("no data")
 
 
 def _cell(verdicts: Any) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from harness import kernels, presets
 from harness.cases import Case, RunKey, select
@@ -41,21 +42,35 @@ def of_selectors(selectors: Iterable[str], cases: Sequence[Case] | None = None) 
     pool = presets.all_cases() if cases is None else cases
     found: list[Selection] = []
     for selector in selectors:
-        case, schedule, variant = _run_key(selector)
-        found += [Selection(c, schedule, variant) for c in select(pool, [case])]
+        wanted = Selector.parse(selector)
+        found += [Selection(c, wanted.schedule, wanted.variant) for c in select(pool, [wanted.case])]
     return list(dict.fromkeys(found))
 
 
-def _run_key(selector: str) -> tuple[str, str | None, str | None]:
-    """Case selector, schedule and variant of a run key; the last two may be absent."""
-    fields: dict[str, str | None] = {"schedule": None, "variant": None}
-    case = selector
-    for name in ("variant", "schedule"):
-        head, found, value = case.rpartition(f";{name}=")
-        if found:
-            case, fields[name] = head, value
-    if fields["schedule"] is not None and fields["schedule"] not in NAMES:
-        raise UsageError(f"case {selector!r}: no schedule {fields['schedule']!r}; there are {', '.join(NAMES)}")
-    if fields["variant"] is not None:
-        kernels.find(kernels.base(case.partition(";")[0]).name, fields["variant"])
-    return case, fields["schedule"], fields["variant"]
+@dataclass(frozen=True)
+class Selector:
+    """A case selector (a whole id, or a prefix ending in `*`), and the schedule and variant where these are named."""
+
+    case: str
+    schedule: str | None = None
+    variant: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The selector of run keys that `text` writes; raises UsageError for a schedule or a variant that is none."""
+        fields: dict[str, str | None] = {"schedule": None, "variant": None}
+        case = text
+        for name in ("variant", "schedule"):
+            head, found, value = case.rpartition(f";{name}=")
+            if found:
+                case, fields[name] = head, value
+        if fields["schedule"] is not None and fields["schedule"] not in NAMES:
+            raise UsageError(f"case {text!r}: no schedule {fields['schedule']!r}; there are {', '.join(NAMES)}")
+        if fields["variant"] is not None and not case.partition(";")[0].endswith("*"):
+            kernels.find(kernels.base(case.partition(";")[0]).name, fields["variant"])
+        return cls(case, **fields)
+
+    def matches(self, case: str, schedule: str, variant: str) -> bool:
+        """Whether it selects this run key."""
+        fits = case.startswith(self.case[:-1]) if self.case.endswith("*") else case == self.case
+        return fits and self.schedule in (None, schedule) and self.variant in (None, variant)

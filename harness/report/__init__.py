@@ -1,6 +1,7 @@
 """What a user reads: tables for a terminal, Markdown and CSV. Words of drivers are strangers' and are cleaned."""
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ from harness.devices import Device
 from harness.matrix import Failure, Gate, Row
 from harness.records import Run
 from harness.text import clean
-from harness.verdicts import TABLE, Difference, Result
+from harness.verdicts import SEVERITY, TABLE, Difference, Result
 
 FAILURES_SHOWN = 20
 STYLES = {"green": "green", "red": "bold red", "orange": "yellow", "grey": "dim", "blue": "blue", "hatched": "magenta"}
@@ -31,6 +32,8 @@ def print_gate(gate: Gate, runs: Sequence[Run], reduced: bool, judged: bool = Tr
         out.print(_kernel_table(runs))
     for text in failure_lines(gate.failures):
         out.print(text)
+    for text in waived_lines(gate.waived):
+        out.print(text, style=STYLES["hatched"])
     for row in gate.rows:
         for reason in row.void:
             out.print(f"VOID {row.device.id}: {clean(reason)}", style="bold red")
@@ -81,9 +84,14 @@ def print_run(run: Run) -> None:
 
 
 def failure_lines(failures: Sequence[Failure]) -> list[str]:
-    """Failures by run key, each with what is known and the command that repeats it."""
-    lines = []
-    for f in failures[:FAILURES_SHOWN]:
+    """Failures by run key, the worst first, each with what is known and the command that repeats it.
+
+    What was not run for one reason is one line.
+    """
+    lines: list[str] = []
+    idle = Counter((f.device, f.result.detail or "") for f in failures if f.result.verdict == "not-run")
+    real = sorted((f for f in failures if f.result.verdict != "not-run"), key=lambda f: SEVERITY[f.result.verdict])
+    for f in real[:FAILURES_SHOWN]:
         r = f.result
         role = "" if r.role == "case" else f" [{r.role}]"
         lines.append(f"{r.verdict.upper()} {f.device} {r.run}{role}")
@@ -95,9 +103,20 @@ def failure_lines(failures: Sequence[Failure]) -> list[str]:
             lines.append(f"    kept: {', '.join(clean(a) for a in r.artefacts)}")
         if r.repeat:
             lines.append(f"    repeat: {clean(r.repeat, 600)}")
-    if len(failures) > FAILURES_SHOWN:
-        lines.append(f"... and {len(failures) - FAILURES_SHOWN} more; `samebits show RECORD` lists them all")
+    if len(real) > FAILURES_SHOWN:
+        lines.append(f"... and {len(real) - FAILURES_SHOWN} more; `samebits show RECORD` lists them all")
+    lines += [f"NOT-RUN {device}: {count} run keys: {clean(why)}" for (device, why), count in idle.items()]
     return lines
+
+
+def waived_lines(waived: Sequence[Failure]) -> list[str]:
+    """Known faults, each with the reason that its expectation gives."""
+    lines = []
+    for f in waived[:FAILURES_SHOWN]:
+        role = "" if f.result.role == "case" else f" [{f.result.role}]"
+        lines.append(f"WAIVED (was {f.result.was}) {f.device} {f.result.run}{role}")
+        lines.append(f"    {clean(f.result.detail or '', 600)}")
+    return lines + [f"... and {len(waived) - FAILURES_SHOWN} more known faults"] * (len(waived) > FAILURES_SHOWN)
 
 
 def difference_lines(d: Difference) -> list[str]:
@@ -177,15 +196,11 @@ def _device_table(rows: Sequence[Row]) -> Any:
         table.add_column(name, overflow="fold")
     for row in rows:
         d = row.device
-        style = STYLES[TABLE[max(row.counts, key=lambda v: -_rank(v))].colour] if row.counts else "dim"
+        style = STYLES[TABLE[min(row.counts, key=SEVERITY.__getitem__)].colour] if row.counts else "dim"
         status = d.status if d.ok else f"{d.status}{f' ({d.phase})' if d.phase else ''}"
         cells = (d.id, d.kind, d.vendor, d.name, d.driver, status)
         table.add_row(*(Text(clean(c, 120)) for c in cells), Text(clean(_counts(row), 300), style))
     return table
-
-
-def _rank(verdict: str) -> int:
-    return list(TABLE).index(verdict)
 
 
 def _kernel_table(runs: Sequence[Run]) -> Any:

@@ -1,0 +1,22 @@
+"""The `samebits` command in a process of its own, on mock devices, with folders of the test."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def samebits(folder: Path, *arguments: object, mock: str = "match") -> subprocess.CompletedProcess[str]:
+    """Run it with `mock` as SAMEBITS_MOCK and `folder` for its state."""
+    variables = {
+        **os.environ,
+        "SAMEBITS_MOCK": mock,
+        "SAMEBITS_EXPECT": "",
+        "SAMEBITS_STATE_DIR": str(folder / "state"),
+        "SAMEBITS_CACHE_DIR": str(folder / "cache"),
+        "PYTHONPATH": str(ROOT),
+    }
+    command = [sys.executable, "-m", "harness.cli", *map(str, arguments)]
+    return subprocess.run(command, env=variables, cwd=folder, capture_output=True, text=True, timeout=300)
