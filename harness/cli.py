@@ -32,17 +32,20 @@ def cli() -> None:
     """Integer conformance of GPUs: the same program on every device, compared bit for bit with exact arithmetic."""
 
 
+_expecting = click.option(
+    "--expectations",
+    type=click.Path(path_type=Path),
+    metavar="FILE|DIR",
+    help="Known faults; default: those that samebits ships. An empty folder: none.",
+)
+
+
 def _judging(command: Any) -> Any:
-    """The options of every command that judges records."""
+    """The options of every command that judges the gate."""
     for option in reversed(
         [
             click.option("--require", type=click.Choice(["pass"]), help="Exit 1 unless the gate says PASS."),
-            click.option(
-                "--expectations",
-                type=click.Path(path_type=Path),
-                metavar="FILE|DIR",
-                help="Known faults; default: those that samebits ships. An empty folder: none.",
-            ),
+            _expecting,
             click.option("--allow-fixes", is_flag=True, help="A fixed fault that is still expected does not exit 1."),
         ]
     ):
@@ -154,6 +157,27 @@ def matrix_(folders: Sequence[Path], form: str, as_json: bool, **given: Any) -> 
     else:
         report.print_gate(verdict, runs, any(run.header.preset in presets.REDUCED for run in runs))
     sys.exit(verdict.exit_code(given["require"] == "pass"))
+
+
+@cli.command()
+@click.argument("old", type=click.Path(path_type=Path))
+@click.argument("new", type=click.Path(path_type=Path))
+@_expecting
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def diff(old: Path, new: Path, expectations: Path | None, as_json: bool) -> None:
+    """Compare two records, or folders of them: what was fixed, what regressed, and what had changed. Exit 1 on a regression."""
+    from harness import diff as compared
+    from harness import expectations as faults
+    from harness import store
+    from harness.report.diff import print_diff
+
+    known = faults.load(expectations)
+    found = compared.compare(store.collect([old]), faults.apply(store.collect([new]), known))
+    if as_json:
+        _print_json(found.plain())
+    else:
+        print_diff(found)
+    sys.exit(found.exit_code())
 
 
 @cli.command()

@@ -24,10 +24,7 @@ from harness.folders import expectations_root
 from harness.records import Run
 from harness.selections import Selector
 from harness.text import clean
-from harness.verdicts import TABLE, Result
-
-FAULTS = tuple(word for word, v in TABLE.items() if v.colour in ("red", "orange"))
-"""Verdicts that an expectation can waive."""
+from harness.verdicts import FAULTS, TABLE, Result
 
 MAX_FILE = 1 << 20
 

@@ -61,6 +61,9 @@ TABLE: dict[str, Verdict] = {
 SEVERITY = {word: rank for rank, word in enumerate(TABLE)}
 """Rank of each verdict, 0 the worst."""
 
+FAULTS = tuple(word for word, v in TABLE.items() if v.colour in ("red", "orange"))
+"""Verdicts that say a device or its driver is at fault; an expectation can waive them."""
+
 EXIT_ORDER = (5, 1, 4, 3, 2)
 """When several exit codes apply, the first of these."""
 
