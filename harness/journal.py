@@ -10,7 +10,7 @@ import io
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +19,7 @@ from typing import Any, Self
 import msgspec
 
 from harness.devices import slug
-from harness.errors import Incomplete, InputRefused, SamebitsError, UsageError
+from harness.errors import Incomplete, SamebitsError, UsageError
 from harness.folders import state_folder
 from harness.privacy import Redactor
 from harness.provenance import utc_now
@@ -35,7 +35,9 @@ def folder() -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as e:
-        raise UsageError(f"state folder {path}: {e.strerror}; name one that can be written in SAMEBITS_STATE_DIR") from e
+        raise UsageError(
+            f"state folder {path}: {e.strerror}; name one that can be written in SAMEBITS_STATE_DIR"
+        ) from e
     return path
 
 
@@ -74,7 +76,9 @@ class Journal:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -164,7 +168,9 @@ def carry_over(parent: Run, header: Header) -> dict[Key, Result]:
             f"not {header.device.id} ({header.device.name}, {header.device.driver}); run anew without --resume"
         )
     if (old.preset, old.preset_version) != (header.preset, header.preset_version):
-        raise UsageError(f"--resume {parent.path}: it ran preset {old.preset} {old.preset_version}; name that with --preset")
+        raise UsageError(
+            f"--resume {parent.path}: it ran preset {old.preset} {old.preset_version}; name that with --preset"
+        )
     if parent.voids:
         return {}
     planned: Mapping[Key, Planned] = {p.key: p for p in header.planned}

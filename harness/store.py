@@ -58,7 +58,9 @@ def load_record(path: Path) -> Run:
     packed = _read(path, MAX_FILE)
     sha256 = hashlib.sha256(packed).hexdigest()
     if sha256 != name[2]:
-        raise _refused(path, f"has SHA-256 {sha256[:16]}..., its name says {name[2][:16]}...: it was changed or cut", MEND)
+        raise _refused(
+            path, f"has SHA-256 {sha256[:16]}..., its name says {name[2][:16]}...: it was changed or cut", MEND
+        )
     run = _parse(path, _unpack(path, packed), sha256)
     if run.footer is None:
         raise _refused(path, "has no footer", MEND)
@@ -89,7 +91,8 @@ def collect(paths: Iterable[Path]) -> list[Run]:
         run = load(file)
         other = runs.setdefault(run.header.run_id, run)
         if other.sha256 != run.sha256:
-            raise _refused(file, f"and {other.path} are one run (id {run.header.run_id}) with different bytes", "keep the right one")
+            what = f"and {other.path} are one run (id {run.header.run_id}) with different bytes"
+            raise _refused(file, what, "keep the right one")
     for run in runs.values():
         parent = runs.get(run.header.parent or "")
         if parent and unit(parent.header.device) != unit(run.header.device):
@@ -151,7 +154,9 @@ def _decode(path: Path, number: int, line: bytes) -> Line:
             version = msgspec.json.decode(line, type=_Version).schema
             if version != SCHEMA:
                 age, mend = ("a newer", "upgrade samebits") if version > SCHEMA else ("no known", MEND)
-                raise _refused(path, f"was made by {age} samebits (record schema {version}, this one reads {SCHEMA})", mend)
+                raise _refused(
+                    path, f"was made by {age} samebits (record schema {version}, this one reads {SCHEMA})", mend
+                )
         found: Line = _LINE.decode(line)
     except RecursionError:
         raise _refused(path, f"line {number}: nested too deep", MEND) from None
@@ -243,6 +248,10 @@ def _parse(path: Path, data: bytes, sha256: str | None) -> Run:
     results = dict(reader.results)
     for key, planned in reader.planned.items():
         if key not in results:
-            detail = "interrupted while it was under way" if planned.run == reader.under_way else "interrupted before it"
+            detail = (
+                "interrupted while it was under way" if planned.run == reader.under_way else "interrupted before it"
+            )
             results[key] = planned.not_run(detail)
-    return Run(reader.header, tuple(results.values()), tuple(reader.voids), reader.footer, reader.under_way, path, sha256)
+    return Run(
+        reader.header, tuple(results.values()), tuple(reader.voids), reader.footer, reader.under_way, path, sha256
+    )
