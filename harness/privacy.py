@@ -25,7 +25,7 @@ from harness.folders import state_folder
 PREFIX = "salted:"
 SALT_BYTES = 32
 
-DRIVER_VARIABLES = """
+_VARIABLES = """
 VK_DRIVER_FILES VK_ADD_DRIVER_FILES VK_ICD_FILENAMES VK_LOADER_DRIVERS_SELECT VK_LOADER_DRIVERS_DISABLE VK_INSTANCE_LAYERS
 VK_LOADER_LAYERS_ENABLE VK_LAYER_PATH WGPU_BACKEND WGPU_BACKEND_TYPE
 LP_NUM_THREADS LP_NATIVE_VECTOR_WIDTH LP_PERF GALLIUM_DRIVER GALLIVM_DEBUG GALLIVM_PERF LIBGL_ALWAYS_SOFTWARE
@@ -41,10 +41,13 @@ HIP_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES GPU_DEVICE_ORDINAL HSA_OVERRIDE_GFX_VER
 AMD_SERIALIZE_KERNEL ZE_AFFINITY_MASK ONEAPI_DEVICE_SELECTOR NEOReadDebugKeys OverrideGpuAddressSpace IGC_EnableDPEmulation
 OPENBLAS_CORETYPE OPENBLAS_L2_SIZE OPENBLAS_NUM_THREADS OMP_NUM_THREADS
 LD_LIBRARY_PATH LD_PRELOAD ASAN_OPTIONS UBSAN_OPTIONS SAMEBITS_EXPECT
-""".split()
+"""
+DRIVER_VARIABLES = tuple(_VARIABLES.split())
 """The environment variables that a record may hold. Exact names: NVIDIA_API_KEY is a secret, NVIDIA_VISIBLE_DEVICES is not."""
 
-_SECRET_KEY = re.compile(r"uuid|luid|serial|pci.?(bus|address|addr|device.?address)|bus.?(id|address)|topology", re.IGNORECASE)
+_SECRET_KEY = re.compile(
+    r"uuid|luid|serial|pci.?(bus|address|addr|device.?address)|bus.?(id|address)|topology", re.IGNORECASE
+)
 _UUID = re.compile(r"\b(?:GPU-|MIG-)?[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.IGNORECASE)
 _PCI = re.compile(r"\b(?:[0-9a-f]{4}(?:[0-9a-f]{4})?:)?[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]\b", re.IGNORECASE)
 # At least one folder and something after it; `https://` and `n/a` are no paths.
@@ -62,7 +65,9 @@ class Redactor:
         self.salt = salt
         self.identify = identify
         # One letter or two would blank out half of every message.
-        words = [re.escape(n) for n in sorted(_own_names() if names is None else names, key=len, reverse=True) if len(n) > 2]
+        words = [
+            re.escape(n) for n in sorted(_own_names() if names is None else names, key=len, reverse=True) if len(n) > 2
+        ]
         self._names = re.compile(rf"\b(?:{'|'.join(words)})\b", re.IGNORECASE) if words else None
 
     def unit(self, identity: str | None) -> str | None:
@@ -144,7 +149,11 @@ def salt() -> bytes:
                     os.link(f.name, path)
         found = path.read_bytes()
     except OSError as e:
-        raise UsageError(f"state folder {path.parent}: {e.strerror}; name one that can be written in SAMEBITS_STATE_DIR") from e
+        raise UsageError(
+            f"state folder {path.parent}: {e.strerror}; name one that can be written in SAMEBITS_STATE_DIR"
+        ) from e
     if len(found) != SALT_BYTES:
-        raise InputRefused(f"salt file {path} has {len(found)} bytes, not {SALT_BYTES}; remove it (units get new names)")
+        raise InputRefused(
+            f"salt file {path} has {len(found)} bytes, not {SALT_BYTES}; remove it (units get new names)"
+        )
     return found

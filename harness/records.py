@@ -16,6 +16,7 @@ A field may be added without a new SCHEMA; a reader refuses fields that it does 
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -141,6 +142,7 @@ class Footer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
 
 Line = Header | Started | Result | Void | Footer
 
+
 @dataclass(frozen=True)
 class Run:
     """A record or journal as read: everything planned has a result, `not-run` where the file has none."""
@@ -160,10 +162,16 @@ class Run:
 
 
 def json_schema() -> bytes:
-    """The JSON Schema of one line, as checked in beside this module."""
-    schema = msgspec.json.schema(Line)
+    """The JSON Schema of one line, as checked in beside this module. It changes with the structs, not with their docstrings."""
+    schema = _without_descriptions(msgspec.json.schema(Line))
     schema["title"] = f"A line of a samebits record, schema {SCHEMA}"
     return msgspec.json.format(msgspec.json.encode(schema, order="deterministic"), indent=1) + b"\n"
+
+
+def _without_descriptions(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _without_descriptions(v) for k, v in value.items() if k != "description"}
+    return [_without_descriptions(v) for v in value] if isinstance(value, list) else value
 
 
 def unit(device: Device) -> tuple[str | None, ...]:

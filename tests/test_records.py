@@ -1,0 +1,443 @@
+"""Records: what is written can be read, what was interrupted is not lost, and what no samebits writes is refused in one line."""
+
+import errno
+import gzip
+import json
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from record_maker import CASE, DEVICE, RUNS, encoded, forged, header, lines, redactor, result, sealed
+
+from harness import journal, records, store
+from harness.errors import Incomplete, InputRefused, UsageError
+from harness.journal import Journal, carry_over
+from harness.records import Planned
+
+Lines = list[Any]
+
+
+@pytest.fixture(autouse=True)
+def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAMEBITS_STATE_DIR", str(tmp_path / "state"))
+
+
+def refused(path: Path) -> str:
+    """The one line that refuses a record."""
+    with pytest.raises(InputRefused) as error:
+        store.load(path)
+    message = str(error.value)
+    assert path.name in message and "; " in message and message.isprintable() and len(message) < 1200
+    return message
+
+
+def test_a_sealed_record_reads_back_as_it_was_written(tmp_path: Path) -> None:
+    """Header, results in their order, footer; the name carries the time and the file's SHA-256."""
+    path = sealed(tmp_path)
+    run = store.load(path)
+    assert [r.run for r in run.results] == RUNS and run.complete and run.under_way is None
+    assert run.footer is not None and run.footer.counts == {"match": 3}
+    assert path.parent.name == "vulkan-lvp-nvidia-test" and path.name.startswith(run.header.stamp)
+    assert run.sha256 is not None and run.sha256 in path.name
+
+
+def test_a_sealed_record_is_read_only_and_its_journal_is_gone(tmp_path: Path) -> None:
+    """Nothing else is left in either folder."""
+    path = sealed(tmp_path / "out")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o444
+    assert journal.unfinished() == [] and list(path.parent.iterdir()) == [path]
+
+
+def test_the_same_lines_make_the_same_file() -> None:
+    """No name and no time goes into the compressed form."""
+    assert journal._compress(b"x" * 1000) == journal._compress(b"x" * 1000)
+    assert journal._compress(b"x")[4:8] == bytes(4)
+
+
+def test_the_schema_that_is_checked_in_is_that_of_the_structs() -> None:
+    """`python scripts/record_schema.py` writes it."""
+    assert Path(records.__file__).with_name("record.schema.json").read_bytes() == records.json_schema()
+
+
+def test_an_unfinished_journal_says_what_was_under_way_and_what_was_not_run() -> None:
+    """A killed run loses the case under way, no more."""
+    with Journal(header(), redactor()) as kept:
+        kept.result(result(RUNS[0]))
+        kept.started(RUNS[1])
+    run = store.load(kept.path)
+    assert [r.verdict for r in run.results] == ["match", "not-run", "not-run"]
+    assert run.under_way == RUNS[1] and not run.complete and journal.unfinished() == [kept.path]
+    assert run.results[1].detail == "interrupted while it was under way"
+
+
+def test_a_torn_last_line_is_forgiven_at_every_length() -> None:
+    """Whatever part of the last line reached the disk, what stands before it counts."""
+    with Journal(header(), redactor()) as kept:
+        kept.result(result(RUNS[0]))
+    whole = kept.path.read_bytes()
+    kept.path.write_bytes(whole + whole.splitlines(keepends=True)[-1])
+    first = whole.index(b"\n") + 1
+    for size in range(first, len(whole), 37):
+        kept.path.write_bytes(whole[:size])
+        assert {r.verdict for r in store.load(kept.path).results} == {"not-run"}
+    kept.path.write_bytes(whole[: first - 1])
+    assert "nothing was run" in refused(kept.path)
+
+
+def test_a_damaged_line_that_is_not_the_last_is_refused() -> None:
+    """Only a tear is forgiven."""
+    with Journal(header(), redactor()) as kept:
+        kept.result(result(RUNS[0]))
+        kept.result(result(RUNS[1]))
+    content = kept.path.read_bytes().splitlines(keepends=True)
+    kept.path.write_bytes(content[0] + content[1][:40] + b"\n" + content[2])
+    assert "line 2" in refused(kept.path)
+
+
+def test_a_resumed_run_carries_over_what_is_finished() -> None:
+    """Faults are finished too; what was under way is done again."""
+    with Journal(header(), redactor()) as kept:
+        kept.result(result(RUNS[0]))
+        kept.result(result(RUNS[1], "crash", digest=None))
+        kept.started(RUNS[2])
+    parent = store.load(kept.path)
+    child = header(parent=parent.header.run_id)
+    assert {key: r.verdict for key, r in carry_over(parent, child).items()} == {
+        ("case", RUNS[0]): "match",
+        ("case", RUNS[1]): "crash",
+    }
+
+
+def test_what_has_another_kernel_or_case_version_is_not_carried_over() -> None:
+    """The result would be of another program, or of other inputs."""
+    with Journal(header(), redactor()) as kept:
+        for run in RUNS:
+            kept.result(result(run))
+    parent = store.load(kept.path)
+    changed = [
+        Planned(RUNS[0], "w" * 64, "h" * 64),
+        Planned(RUNS[1], "v" * 64, "i" * 64),
+        Planned(RUNS[2], "v" * 64, "h" * 64),
+    ]
+    assert list(carry_over(parent, header(planned=changed))) == [("case", RUNS[2])]
+
+
+def test_a_void_run_carries_nothing_over() -> None:
+    """Its results count for nothing."""
+    with Journal(header(), redactor()) as kept:
+        kept.result(result(RUNS[0]))
+        kept.void("the nonce did not come back")
+    assert carry_over(store.load(kept.path), header()) == {}
+
+
+@pytest.mark.parametrize("change", [{"device": msgspec.structs.replace(DEVICE, driver="2.0")}, {"preset": "quick"}])
+def test_a_run_on_another_driver_or_preset_is_not_resumed(change: dict[str, Any]) -> None:
+    """The error says what differs."""
+    with Journal(header(), redactor()) as kept:
+        pass
+    with pytest.raises(UsageError, match="--resume"):
+        carry_over(store.load(kept.path), header(**change))
+
+
+@pytest.mark.parametrize(
+    ("number", "error"), [(errno.ENOSPC, Incomplete), (errno.EROFS, UsageError), (errno.EACCES, UsageError)]
+)
+def test_a_full_or_read_only_folder_keeps_the_journal_and_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, error: type[Exception]
+) -> None:
+    """Nothing is lost, and no half record is left."""
+    with Journal(header(), redactor()) as kept:
+        kept.footer()
+        real = os.write
+
+        def full(descriptor: int, data: Any) -> int:
+            if len(data) > 10 and os.fstat(descriptor).st_size == 0:
+                raise OSError(number, os.strerror(number))
+            return real(descriptor, data)
+
+        monkeypatch.setattr(os, "write", full)
+        with pytest.raises(error, match="the journal is kept") as raised:
+            kept.seal(tmp_path / "out")
+    assert str(kept.path) in str(raised.value) and store.load(kept.path).footer is not None
+    assert [p for p in (tmp_path / "out").rglob("*") if p.is_file()] == []
+
+
+def test_an_output_folder_that_is_a_file_is_a_usage_error_before_the_run(tmp_path: Path) -> None:
+    """Better before it than after it."""
+    (tmp_path / "out").write_text("")
+    with pytest.raises(UsageError, match="--out"):
+        journal.check_out(tmp_path / "out")
+
+
+def test_a_full_disk_under_the_journal_is_incomplete_and_the_file_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a line is taken back."""
+    with Journal(header(), redactor()) as kept:
+        kept.result(result(RUNS[0]))
+        real, calls = os.write, []
+
+        def full(descriptor: int, data: Any) -> int:
+            calls.append(data)
+            if len(calls) > 1:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return real(descriptor, data[:10])
+
+        monkeypatch.setattr(os, "write", full)
+        with pytest.raises(Incomplete, match="--resume"):
+            kept.result(result(RUNS[1]))
+    assert kept.path.read_bytes().endswith(b"\n") and len(store.load(kept.path).results) == 3
+
+
+def test_no_path_user_host_or_unit_gets_into_a_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records are published. Units keep one name in a store, so that runs of one unit can be told."""
+    monkeypatch.setenv("VK_DRIVER_FILES", "/home/alice/icd/lvp.json:/opt/x/radv.json")
+    monkeypatch.setenv("NVIDIA_API_KEY", "hunter2")
+    device = msgspec.structs.replace(
+        DEVICE,
+        raw={
+            "deviceUUID": "0a1b2c3d11112222", "serial": 815, "nested": [{"pciBusId": "17"}], "text": f"unit at {DEVICE.pci}",
+            "bytes": b"\0\1", "huge": 2**70, "file": "/home/alice/lib/libvulkan.so",
+        },
+        environment={"HOME": "/home/alice"}, origin="/home/alice/icd/lvp.json",
+    )  # fmt: skip
+    argv = [
+        "/home/alice/bin/samebits",
+        "--out=/home/alice/records",
+        "-r",
+        "/home/alice/a/b.jsonl",
+        f"{CASE};schedule=*",
+    ]
+    names = redactor().arguments(argv)
+    assert names == ["samebits", "--out=records", "-r", "b.jsonl", f"{CASE};schedule=*"]
+    detail = f"cannot open /home/alice/x/y.cl on secrethost ({DEVICE.uuid})"
+    path = sealed(tmp_path, device=header(device).device, argv=names, results=[result(detail=detail)])
+    text = gzip.decompress(path.read_bytes()).decode()
+    for secret in ("alice", "secrethost", "/home", "hunter2", "0a1b2c3d", "815", str(DEVICE.pci), '"17"'):
+        assert secret not in text, secret
+    run = store.load(path)
+    assert run.header.variables["VK_DRIVER_FILES"] == "lvp.json:radv.json"
+    assert run.header.device.uuid == redactor().unit(DEVICE.uuid) and run.header.device.uuid.startswith("salted:")
+
+
+def test_identify_keeps_units_and_still_no_paths() -> None:
+    """`--identify` names units in clear."""
+    known = redactor(identify=True)
+    assert known.unit(DEVICE.uuid) == DEVICE.uuid and known.text("/home/alice/x/lib.so for alice") == "lib.so for NAME"
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("see https://example.org/a/b/c", "see https://example.org/a/b/c"),
+        ("error:/usr/lib/x/y.so: bad", "error:y.so: bad"),
+        (r"C:\Users\bob\x.dll", "x.dll"),
+        ("int32/int64 and n/a", "int32/int64 and n/a"),
+        ("at 12:30:45", "at 12:30:45"),
+    ],
+)
+def test_only_folders_are_cut_from_messages(text: str, kept: str) -> None:
+    """A message stays readable."""
+    assert redactor().text(text) == kept
+
+
+@given(st.text(st.sampled_from("/~ab.:\\-C 01f()'é") | st.characters(), max_size=60))
+def test_redacting_twice_changes_nothing_more(text: str) -> None:
+    """Results that a resumed run carries over are redacted again, and must stay equal."""
+    once = redactor().text(text)
+    assert redactor().text(once) == once
+
+
+HOSTILE: list[tuple[str, Callable[[Lines], Lines]]] = [
+    ("newer samebits", lambda ls: [ls[0] | {"schema": 2}, *ls[1:]]),
+    ("no known samebits", lambda ls: [ls[0] | {"schema": 0}, *ls[1:]]),
+    ("unknown field", lambda ls: [ls[0] | {"more": 1}, *ls[1:]]),
+    ("unknown field", lambda ls: [*ls[:2], ls[2] | {"more": 1}, *ls[3:]]),
+    ("Expected `int`", lambda ls: [ls[0] | {"schema": "1"}, *ls[1:]]),
+    ("Expected `array`", lambda ls: [ls[0] | {"planned": None}, *ls[1:]]),
+    ("Invalid value", lambda ls: [*ls[:1], {"type": "\x1b[31mred"}, *ls[1:]]),
+    ("a second header", lambda ls: [ls[0], *ls]),
+    ("schema", lambda ls: ls[1:]),
+    ("behind the footer", lambda ls: [*ls, ls[1]]),
+    ("behind the footer", lambda ls: [*ls, ls[-1]]),
+    ("no footer", lambda ls: ls[:-1]),
+    ("counts", lambda ls: [*ls[:-1], ls[-1] | {"counts": {"match": 4}}]),
+    ("complete", lambda ls: [*ls[:-1], ls[-1] | {"complete": False}]),
+    ("two results", lambda ls: [*ls[:3], ls[2], *ls[3:]]),
+    ("planned twice", lambda ls: [ls[0] | {"planned": [ls[0]["planned"][0]] * 2}, *ls[1:]]),
+    ("not planned", lambda ls: [ls[0] | {"planned": ls[0]["planned"][1:]}, *ls[1:]]),
+    (
+        "no run key",
+        lambda ls: [ls[0] | {"planned": [ls[0]["planned"][0] | {"run": "x|y;schedule=a;variant=b"}]}, *ls[1:]],
+    ),
+    ("no run key", lambda ls: [ls[0] | {"planned": [ls[0]["planned"][0] | {"role": "queen"}]}, *ls[1:]]),
+    ("another case version", lambda ls: [*ls[:2], ls[2] | {"case_version": "w"}, *ls[3:]]),
+    ("another case version", lambda ls: [*ls[:2], ls[2] | {"kernel_hash": "w"}, *ls[3:]]),
+    ("unknown verdict", lambda ls: [*ls[:2], ls[2] | {"verdict": "splendid"}, *ls[3:]]),
+    ("another digest", lambda ls: [*ls[:2], ls[2] | {"digest": "b" * 64}, *ls[3:]]),
+    ("no SHA-256", lambda ls: [*ls[:2], ls[2] | {"digest": "b", "verdict": "mismatch"}, *ls[3:]]),
+    ("elements", lambda ls: [*ls[:2], ls[2] | {"elements": -1}, *ls[3:]]),
+    ("case, schedule and variant", lambda ls: [*ls[:2], ls[2] | {"schedule": "tree"}, *ls[3:]]),
+    ("not planned", lambda ls: [*ls[:1], {"type": "started", "run": "x"}, *ls[1:]]),
+    ("run_id", lambda ls: [ls[0] | {"run_id": "../../etc"}, *ls[1:]]),
+    ("UTC time", lambda ls: [ls[0] | {"started": "yesterday"}, *ls[1:]]),
+    ("another time", lambda ls: [ls[0] | {"started": "2020-01-01T00:00:00Z"}, *ls[1:]]),
+]
+
+
+@pytest.mark.parametrize(("words", "forge"), HOSTILE)
+def test_what_no_samebits_writes_is_refused(tmp_path: Path, words: str, forge: Callable[[Lines], Lines]) -> None:
+    """Though the name fits the bytes: anybody can make a hash."""
+    content = lines(sealed(tmp_path))
+    content[0]["started"] = "2026-11-30T00:00:00Z"
+    store.load(forged(tmp_path, encoded(content)))
+    assert words in refused(forged(tmp_path, encoded(forge(content))))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\n",
+        b"null\n",
+        b"[]\n",
+        b"{}\n",
+        b"no json\n",
+        b"\xff\xfe\n",
+        b'{"schema":1',
+        b"{" * 100_000 + b"\n",
+        b'{"schema":' + b"[" * 200_000 + b"]" * 200_000 + b"}\n",
+        b'{"schema":NaN}\n',
+        b'{"schema":1e999}\n',
+        b'{"schema":' + b"9" * 10_000 + b"}\n",
+    ],
+)
+def test_what_is_no_record_at_all_is_refused(tmp_path: Path, data: bytes) -> None:
+    """No JSON, no object, no depth, no number beyond reason."""
+    refused(forged(tmp_path, data))
+
+
+def test_a_deeply_nested_raw_report_is_refused(tmp_path: Path) -> None:
+    """`raw` takes any JSON; nesting is where a parser's stack ends."""
+    content = lines(sealed(tmp_path))
+    text = encoded(content).replace(b'"raw":{}', b'"raw":{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}")
+    assert "nested too deep" in refused(forged(tmp_path, text))
+
+
+def test_numbers_that_json_does_not_have_are_refused(tmp_path: Path) -> None:
+    """NaN and Infinity."""
+    text = encoded(lines(sealed(tmp_path)))
+    for word in (b"NaN", b"Infinity", b"1e400"):
+        refused(forged(tmp_path, text.replace(b'"run":0.5', b'"run":' + word)))
+
+
+def test_a_record_is_bounded_in_every_direction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bomb of zeros is stopped at the limit, not after it."""
+    monkeypatch.setattr(store, "MAX_BYTES", 1 << 20)
+    monkeypatch.setattr(store, "MAX_LINE", 1 << 16)
+    assert "unpacks to more" in refused(forged(tmp_path, bytes(64 << 20)))
+    assert "longer than" in refused(forged(tmp_path, b"x" * (1 << 17) + b"\n"))
+    monkeypatch.setattr(store, "MAX_FILE", 1 << 10)
+    assert "larger than" in refused(forged(tmp_path, os.urandom(1 << 11), packed=True))
+
+
+def test_a_changed_cut_or_extended_file_is_refused(tmp_path: Path) -> None:
+    """Under its old name by the hash, under a new one by what is inside."""
+    path = sealed(tmp_path)
+    stamp = path.name[:16]
+    whole = path.read_bytes()
+    path.chmod(0o644)
+    path.write_bytes(whole[:-9])
+    assert "changed or cut" in refused(path)
+    assert "truncated" in refused(forged(tmp_path, whole[:-9], stamp, packed=True))
+    assert "behind its end" in refused(forged(tmp_path, whole + b"x", stamp, packed=True))
+    assert "no gzip file" in refused(forged(tmp_path, b"x" + whole, stamp, packed=True))
+    other = tmp_path / "record.jsonl.gz"
+    other.write_bytes(whole)
+    assert "is not named" in refused(other)
+
+
+def test_what_is_no_file_is_refused_without_waiting(tmp_path: Path) -> None:
+    """A named pipe would wait for ever; a folder and nothing at all have their own line."""
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    assert "is no file" in refused(tmp_path / "pipe.jsonl")
+    with pytest.raises(UsageError, match="no record at"):
+        store.load(tmp_path / "none.jsonl")
+    with pytest.raises(UsageError, match="no record"):
+        store.collect([tmp_path / "state"])
+
+
+def test_one_run_with_different_bytes_is_a_conflict(tmp_path: Path) -> None:
+    """A copy is the same record; another content under the same id is an error."""
+    first = sealed(tmp_path / "a", run_id="1" * 32)
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "copy" / first.name).write_bytes(first.read_bytes())
+    assert len(store.collect([tmp_path / "a", tmp_path / "copy"])) == 1
+    sealed(tmp_path / "b", run_id="1" * 32, results=[result(verdict="crash", digest=None)])
+    with pytest.raises(InputRefused, match="different bytes"):
+        store.collect([tmp_path / "a", tmp_path / "b"])
+
+
+def test_a_parent_on_another_device_is_refused(tmp_path: Path) -> None:
+    """Results cannot be carried from one device to another."""
+    sealed(tmp_path, run_id="1" * 32)
+    sealed(tmp_path, run_id="2" * 32, parent="1" * 32, device=msgspec.structs.replace(header().device, driver="9"))
+    with pytest.raises(InputRefused, match="another device"):
+        store.collect([tmp_path])
+
+
+@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_no_mutation_of_a_record_gives_a_traceback(tmp_path: Path, data: st.DataObject) -> None:
+    """Bytes are changed, cut, doubled or put in, inside and outside the compression; the name is made to fit."""
+    whole = _example(tmp_path)
+    packed = data.draw(st.booleans())
+    content = bytearray(whole if packed else gzip.decompress(whole))
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(content)))
+        length = data.draw(st.integers(0, 40))
+        content[at : at + length] = data.draw(
+            st.binary(max_size=12)
+            | st.sampled_from([b'"', b"{", b"]", b"\n", b"null", b"NaN", b"-1", b"1e999", b"9" * 40, b"\\ud800", b"\0"])
+            | st.just(bytes(content[at : at + 3 * length]))
+        )
+    path = forged(tmp_path, bytes(content), _stamp(tmp_path), packed=packed)
+    try:
+        store.load(path)
+    except InputRefused as e:
+        assert str(e).isprintable() and len(str(e)) < 1200
+    finally:
+        path.unlink()
+
+
+def _example(folder: Path) -> bytes:
+    kept = folder / "example"
+    if not kept.exists():
+        sealed(kept)
+    return next(kept.rglob("*.gz")).read_bytes()
+
+
+def _stamp(folder: Path) -> str:
+    return next((folder / "example").rglob("*.gz")).name[:16]
+
+
+def test_every_line_fits_the_schema_that_is_checked_in(tmp_path: Path) -> None:
+    """Each kind of line names a definition whose properties hold all its fields."""
+    schema = json.loads(records.json_schema())
+    by_tag = {
+        d["properties"]["type"]["enum"][0]: d for d in schema["$defs"].values() if "type" in d.get("properties", {})
+    }
+    with Journal(header(), redactor()) as kept:
+        kept.started(RUNS[0])
+        kept.result(result())
+        kept.void("x")
+        kept.footer()
+        path = kept.seal(tmp_path)
+    for line in lines(path):
+        definition = by_tag[line["type"]]
+        assert set(definition["required"]) <= set(line) <= set(definition["properties"])
+        assert definition["additionalProperties"] is False
