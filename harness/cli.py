@@ -63,6 +63,9 @@ def _running(command: Any) -> Any:
                 "--case", "cases", multiple=True, metavar="SEL", help="Case id, prefix*, or run key; repeat it."
             ),
             click.option("--preset", default="quick", show_default=True, metavar="|".join(presets.VERSION)),
+            click.option(
+                "--shard", metavar="I/N", help="Only part I of N of all run keys; `matrix` puts them together."
+            ),
             click.option("--out", type=click.Path(path_type=Path), default=default_out, help="Folder for records."),
             click.option(
                 "--resume",
@@ -106,6 +109,7 @@ def run(**options: Any) -> None:
 
 def _execute(given: dict[str, Any], *, judge: bool) -> None:
     from harness import expectations, gate, matrix, report
+    from harness.selections import Shard
     from harness.supervisor import Budgets
 
     known = expectations.load(given["expectations"])  # refused before anything runs
@@ -120,6 +124,7 @@ def _execute(given: dict[str, Any], *, judge: bool) -> None:
         budgets=budgets,
         identify=given["identify"],
         soak_seconds=given["soak_seconds"],
+        shard=Shard.parse(given["shard"]) if given["shard"] else None,
     )
     outcome = gate.execute(options, say)
     runs = expectations.apply(outcome.runs(), known)
@@ -144,9 +149,9 @@ def _execute(given: dict[str, Any], *, judge: bool) -> None:
 @_judging
 def matrix_(folders: Sequence[Path], form: str, as_json: bool, **given: Any) -> None:
     """Roll records up into one matrix, and judge the gate over their union."""
-    from harness import expectations, matrix, report, store
+    from harness import expectations, matrix, report, shards, store
 
-    runs = expectations.apply(store.collect(folders), expectations.load(given["expectations"]))
+    runs = expectations.apply(shards.with_lost(store.collect(folders)), expectations.load(given["expectations"]))
     verdict = matrix.judge(runs, allow_fixes=given["allow_fixes"])
     if as_json or form == "json":
         _print_json(verdict.plain())
@@ -168,11 +173,12 @@ def diff(old: Path, new: Path, expectations: Path | None, as_json: bool) -> None
     """Compare two records, or folders of them: what was fixed, what regressed, and what had changed. Exit 1 on a regression."""
     from harness import diff as compared
     from harness import expectations as faults
-    from harness import store
+    from harness import shards, store
     from harness.report.diff import print_diff
 
     known = faults.load(expectations)
-    found = compared.compare(store.collect([old]), faults.apply(store.collect([new]), known))
+    before, after = (shards.with_lost(store.collect([path])) for path in (old, new))
+    found = compared.compare(before, faults.apply(after, known))
     if as_json:
         _print_json(found.plain())
     else:

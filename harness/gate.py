@@ -16,7 +16,7 @@ from harness.privacy import Redactor, salt
 from harness.provenance import new_header, new_id
 from harness.records import Run
 from harness.reference import Reference
-from harness.selections import Selection
+from harness.selections import Selection, Shard
 from harness.supervisor import Budgets, DeviceRun, language_of, tasks
 from harness.verdicts import Result
 
@@ -40,6 +40,7 @@ class Options:
     identify: bool = False
     soak_seconds: float | None = None
     memory_limit: int = WORKER_MEMORY
+    shard: Shard | None = None
 
 
 @dataclass
@@ -59,7 +60,7 @@ class Outcome:
 
 def execute(options: Options, say: Say) -> Outcome:
     """Discover, run every chosen device, seal the records. Raises UsageError, InputRefused, NoDevice before anything runs."""
-    wanted = selected(options)
+    wanted = selections.chosen(options.preset, options.cases, options.shard)
     for model in {s.case.model for s in wanted if s.case.model}:
         from harness.models import verified
 
@@ -85,22 +86,6 @@ def execute(options: Options, say: Say) -> Outcome:
             outcome.interrupted = True
             say(f"interrupted; go on with `samebits gate --resume {outcome.gate_run} --preset {options.preset}`")
     return outcome
-
-
-def selected(options: Options) -> list[Selection]:
-    """The cases that the options select; raises UsageError."""
-    in_preset = presets.cases(options.preset)
-    if not options.cases:
-        return selections.of_preset(options.preset)
-    if options.preset == "soak":
-        raise UsageError("--case does not go with the preset soak: soak makes its own seeds")
-    found = []
-    for selector in options.cases:
-        try:
-            found += selections.of_selectors([selector], in_preset)
-        except UsageError:
-            found += selections.of_selectors([selector])  # a selector may reach beyond the preset
-    return found
 
 
 def choose(found: Sequence[Device], options: Options) -> list[Device]:
@@ -161,7 +146,8 @@ def _run(
         redactor,
         nonce=run.nonce,
         budgets=options.budgets.seconds(),
-        options={"cases": " ".join(options.cases)} if options.cases else {},
+        options=({"cases": " ".join(options.cases)} if options.cases else {})
+        | ({"shard": str(options.shard)} if options.shard else {}),
         gate_run=outcome.gate_run,
         parent=parent.header.run_id if parent else None,
     )

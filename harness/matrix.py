@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from harness import presets
+from harness import presets, shards
 from harness.devices import Device
 from harness.kernels import KERNELS
 from harness.records import Run, unit
@@ -114,7 +114,7 @@ def judge(
     codes += [5] if void else []
     codes += [] if complete or not runs else [4]
     rows += [Row(device, {}, evidence=[device.reason]) for device in others]
-    records = [run.path.name for run in runs]
+    records = [run.path.name for run in runs if run.sha256]  # a lost shard has none
     return Gate(word, wanting, "+".join(names), complete, rows, failures, records, codes, waived)
 
 
@@ -174,6 +174,8 @@ def _missing(runs: Sequence[Run], rows: Sequence[Row], names: Sequence[str]) -> 
         found.append(f"a whole preset: {reduced[0]} is REDUCED and can never PASS; run --preset full")
     if any(run.header.options.get("cases") for run in runs):
         found.append("the whole preset: only selected cases were run")
+    for run, shard in shards.absent(runs):
+        found.append(f"shard {shard} of preset {run.header.preset} on {run.header.device.id}")
     versions: dict[str, set[str]] = defaultdict(set)
     for run in runs:
         for planned in run.header.planned:

@@ -1,13 +1,40 @@
 """What a command line selects: presets, case selectors and run keys, as cases with the run keys wanted of each."""
 
+import hashlib
+import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from harness import kernels, presets
 from harness.cases import Case, RunKey, select
 from harness.errors import UsageError
 from harness.schedules import NAMES
+
+SHARDS_LIMIT = 256
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One of `count` parts of all run keys, `number` counting from 1."""
+
+    number: int
+    count: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The shard that `i/n` writes; raises UsageError."""
+        match = re.fullmatch(r"([1-9]\d{0,3})/([1-9]\d{0,3})", text, re.ASCII)
+        if not match or not int(match[1]) <= int(match[2]) <= SHARDS_LIMIT:
+            raise UsageError(f"shard {text[:20]!r}: write I/N, as in 1/4; N is at most {SHARDS_LIMIT}")
+        return cls(int(match[1]), int(match[2]))
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}"
+
+    def holds(self, run: RunKey) -> bool:
+        """Whether the run key is in it: by the key's SHA-256, so everywhere and always alike."""
+        return int.from_bytes(hashlib.sha256(str(run).encode()).digest()[:8], "big") % self.count == self.number - 1
 
 
 @dataclass(frozen=True)
@@ -17,21 +44,37 @@ class Selection:
     case: Case
     schedule: str | None = None
     variant: str | None = None
+    shard: Shard | None = None
 
     def runs(self, language: kernels.Language) -> list[RunKey]:
         """The run keys in `language`, base variant first."""
-        return [
+        runs = [
             RunKey(self.case.id, schedule, kernel.variant)
             for kernel in kernels.variants(self.case.kernel, language)
             if self.variant in (None, kernel.variant)
             for schedule in kernel.schedules
             if self.schedule in (None, schedule)
         ]
+        return [run for run in runs if self.shard is None or self.shard.holds(run)]
 
 
 def of_preset(preset: str) -> list[Selection]:
     """Every case of `preset`, all run keys."""
     return [Selection(case) for case in presets.cases(preset)]
+
+
+def chosen(preset: str, selectors: Sequence[str] = (), shard: Shard | None = None) -> list[Selection]:
+    """What a command line selects: all of `preset`, or what `selectors` name in it or beyond it; raises UsageError."""
+    in_preset = presets.cases(preset)
+    if preset == "soak" and (selectors or shard):
+        raise UsageError("--case and --shard do not go with the preset soak: soak makes its own seeds")
+    found = [] if selectors else of_preset(preset)
+    for selector in selectors:
+        try:
+            found += of_selectors([selector], in_preset)
+        except UsageError:
+            found += of_selectors([selector])  # a selector may reach beyond the preset
+    return [replace(selection, shard=shard) for selection in found]
 
 
 def of_selectors(selectors: Iterable[str], cases: Sequence[Case] | None = None) -> list[Selection]:

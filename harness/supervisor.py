@@ -85,7 +85,7 @@ def tasks(selections: Iterable[Selection], language: kernels.Language) -> list[T
 
     The checks: the known-answer self-test under every schedule and variant that is wanted, and each variant's known-bad twin.
     """
-    cases = [Task(s.case, "case", s.runs(language)) for s in selections]
+    cases = [Task(s.case, "case", runs) for s in selections if (runs := s.runs(language))]
     found: list[Task] = []
     for kernel in dict.fromkeys(task.case.kernel for task in cases):
         wanted = {(r.schedule, r.variant): None for t in cases if t.case.kernel == kernel for r in t.runs}

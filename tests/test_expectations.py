@@ -155,7 +155,7 @@ def test_a_selector_names_ids_prefixes_schedules_and_variants(tmp_path: Path, ru
         ({"verdict": "'match'"}, "'match' is no fault"),
         ({"verdict": "'waived'"}, "'waived' is no fault"),
         ({"vendor": None}, "it would fit every device"),
-        ({"api": "'metal'"}, "no API 'metal'"),
+        ({"api": "'glide'"}, "no API 'glide'"),
         ({"driver": "'about 3'"}, "is no version range"),
         ({"runs": "'gemm_i32;m=17;*;schedule=sideways'"}, "no schedule 'sideways'"),
         ({"runs": "'gemm_i32;*;variant=slow'"}, "no variant 'slow'"),
