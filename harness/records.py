@@ -30,6 +30,7 @@ ROLES = ("case", "self-test", "known-bad", "shutdown")
 
 _RUN = re.compile(r"([\w.:+=,/@-]+(?:;[\w.:+=,/@-]+)+);schedule=([a-z0-9_]+);variant=([a-z0-9_]+)", re.ASCII)
 _RUN_LENGTH = 500
+_WINDOW_LIMIT = 256
 _HEX = re.compile(r"[0-9a-f]{64}")
 
 Key = tuple[str, str]
@@ -198,4 +199,7 @@ def inconsistency(result: Result) -> str | None:
         return f"{result.run}: a digest that is no SHA-256"
     if not 0 <= result.elements < 2**53:
         return f"{result.run}: {result.elements} elements"
+    d = result.difference
+    if d and (len(d.expected) != len(d.actual) or max(map(len, (d.expected, *d.operands.values()))) > _WINDOW_LIMIT):
+        return f"{result.run}: a difference whose windows do not fit"
     return None

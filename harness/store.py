@@ -37,6 +37,7 @@ MAX_LINE = 32 << 20
 MEND = "get it again from where it came, or leave it out"
 _NAME = re.compile(r"(\d{8}T\d{6}Z)__([0-9a-f]{64})\.jsonl\.gz", re.ASCII)
 _STARTED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
+_WORD = re.compile(r"[\w.:+-]{1,200}", re.ASCII)
 
 _LINE = msgspec.json.Decoder(Line)
 
@@ -217,6 +218,20 @@ class _Reader:
             return "run_id is not 32 hex digits"
         if not _STARTED.fullmatch(header.started):
             return "started is no UTC time to the second"
+        device, system = header.device, header.system
+        names = (
+            device.id,
+            device.api,
+            device.label,
+            header.preset,
+            header.preset_version,
+            header.version,
+            header.gate_run,
+        )
+        if not all(_WORD.fullmatch(name) for name in names):
+            return "a name that no samebits gives, of the device, the preset or the version"
+        if not all(text.isprintable() for text in (system.os, system.kernel, system.machine, system.python)):
+            return "control characters in the name of the system"
         wrong = next((p for p in header.planned if not run_parts(p.run) or p.role not in ROLES[:-1]), None)
         return f"{wrong.run} ({wrong.role}) is no run key" if wrong else None
 

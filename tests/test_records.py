@@ -252,6 +252,8 @@ def test_redacting_twice_changes_nothing_more(text: str) -> None:
     assert redactor().text(once) == once
 
 
+WINDOWS = {"index": [0], "count": 1, "window_start": 0, "expected": [1, 2], "actual": [1, 3]}
+
 HOSTILE: list[tuple[str, Callable[[Lines], Lines]]] = [
     ("newer samebits", lambda ls: [ls[0] | {"schema": 2}, *ls[1:]]),
     ("no known samebits", lambda ls: [ls[0] | {"schema": 0}, *ls[1:]]),
@@ -284,6 +286,14 @@ HOSTILE: list[tuple[str, Callable[[Lines], Lines]]] = [
     ("case, schedule and variant", lambda ls: [*ls[:2], ls[2] | {"schedule": "tree"}, *ls[3:]]),
     ("not planned", lambda ls: [*ls[:1], {"type": "started", "run": "x"}, *ls[1:]]),
     ("run_id", lambda ls: [ls[0] | {"run_id": "../../etc"}, *ls[1:]]),
+    ("that no samebits gives", lambda ls: [ls[0] | {"preset": "full\n"}, *ls[1:]]),
+    ("that no samebits gives", lambda ls: [ls[0] | {"device": ls[0]["device"] | {"id": "x\x1b[2J"}}, *ls[1:]]),
+    ("control characters", lambda ls: [ls[0] | {"system": ls[0]["system"] | {"kernel": "\x9b2J"}}, *ls[1:]]),
+    ("windows do not fit", lambda ls: [*ls[:2], ls[2] | {"difference": WINDOWS | {"actual": [1]}}, *ls[3:]]),
+    (
+        "windows do not fit",
+        lambda ls: [*ls[:2], ls[2] | {"difference": WINDOWS | {"operands": {"a": [0] * 999}}}, *ls[3:]],
+    ),
     ("UTC time", lambda ls: [ls[0] | {"started": "yesterday"}, *ls[1:]]),
     ("another time", lambda ls: [ls[0] | {"started": "2020-01-01T00:00:00Z"}, *ls[1:]]),
 ]
