@@ -59,7 +59,7 @@ def print_sections(sections: Iterable[Any]) -> None:
     for section in sections:
         out.print(section.title, style="bold")
         for row in section.rows:
-            out.print(f"  {clean(row.name)}: {clean(row.value, 600)}")
+            out.print(f"  {clean(row.what)}: {clean(row.found, 600)}")
             if row.mend:
                 out.print(f"      -> {clean(row.mend, 600)}")
 
@@ -184,7 +184,7 @@ def _counts(row: Row) -> str:
     if row.void:
         return "VOID"
     counts = ", ".join(f"{n} {verdict}" for verdict, n in row.counts.items())
-    return counts or (row.device.reason if not row.device.ok else "not run")
+    return counts or row.device.reason or "not run"
 
 
 def _device_table(rows: Sequence[Row]) -> Any:
