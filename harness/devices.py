@@ -34,6 +34,11 @@ EXPECT = "SAMEBITS_EXPECT"
 ALIASES = {"lavapipe": "vulkan:lvp", "swiftshader": "vulkan:vk_swiftshader", "intel": "opencl:intel-cpu"}
 """Friendly names of drivers -> `api:label`."""
 
+UNTRIED = "untested: samebits was written without a device of this kind"
+"""`reason` of a device that can be used and is hardware, or of an API that was never tried."""
+
+UNTRIED_APIS = ("metal", "d3d12", "cuda")
+
 DEVICES_LIMIT = 256
 MEMORY_LIMIT = 8 << 30
 PARALLEL = 4
@@ -44,6 +49,8 @@ _PHASES = ("start", "load", "probe")
 
 class Device(msgspec.Struct, frozen=True):
     """One device, or a driver that gave none (`status` is not "ok"; `phase` and `reason` say why, with the mend).
+
+    Of a device that can be used `reason` says what a user should know of it all the same.
 
     `id` is `api:label:index`, as printed and as selected; of a driver without a device it is `api:label`.
     `environment` narrows a child to the device's driver, `origin` says where that was found; no record holds them.
@@ -255,12 +262,14 @@ def _row(driver: Driver, status: str, phase: str, reason: str) -> Device:
 
 def _device(driver: Driver, index: int, report: Report) -> Device:
     name = one_line(report.name, 120) or "unnamed"
+    kind = _kind(report)
+    untried = driver.api in UNTRIED_APIS or (kind == "hardware" and driver.api != "mock")
     return Device(
         id=f"{driver.api}:{driver.label}:{index}",
         api=driver.api,
         label=driver.label,
         index=index,
-        kind=_kind(report),
+        kind=kind,
         vendor=vendor_name(0, one_line(report.vendor, 80)),
         name=name,
         driver=one_line(report.driver, 200),
@@ -270,6 +279,7 @@ def _device(driver: Driver, index: int, report: Report) -> Device:
         features=[one_line(feature, 80) for feature in report.features],
         limits=report.limits,
         raw=report.raw,
+        reason=UNTRIED if untried else "",
         origin=driver.origin,
         environment=driver.environment,
     )

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from harness import __version__, backends, permissions
-from harness.backends import Driver, opencl_icds, vulkan_icds
+from harness.backends import Driver, egl_vendors, opencl_icds, vulkan_icds
 from harness.backends.common import VENDORS
 from harness.privacy import DRIVER_VARIABLES
 from harness.process import Child, ChildFault, environment, one_line, python
@@ -24,6 +24,7 @@ from harness.provenance import LIBRARIES
 
 LOADERS = {
     "libvulkan.so.1": "needed for Vulkan (Debian: apt install libvulkan1)",
+    "libEGL.so.1": "needed for OpenGL (Debian: apt install libegl1)",
     "libOpenCL.so.1": "",  # pyopencl's wheel brings one
     "libcuda.so.1": "",  # most machines need none, and hardware without a driver is told above
     "libamdhip64.so": "",
@@ -171,6 +172,7 @@ def _loaders() -> list[Row]:
 def _search_paths() -> list[Row]:
     vulkan = [Path(folder, "vulkan/icd.d") for folder in vulkan_icds.FOLDERS]
     places = [*((p, "*.json") for p in vulkan), *((Path(p), "*_icd.json") for p in vulkan_icds.BROWSER_FOLDERS)]
+    places += [(Path(p), "*.json") for p in egl_vendors.FOLDERS]
     places += [(Path(p), "*.icd") for p in opencl_icds.VENDOR_FOLDERS]
     return [Row(str(place), _holds(place, pattern)) for place, pattern in places if place.is_dir()]
 
@@ -198,6 +200,7 @@ def _driver(driver: Driver) -> Row:
         return Row(what, driver.origin, driver.problem)
     library = {
         "vulkan": lambda: vulkan_icds.library_named_by(Path(driver.origin))[0],
+        "opengl": lambda: egl_vendors.library_of(Path(driver.origin)),
         "opencl": lambda: opencl_icds.library_named_by(Path(driver.origin)),
     }.get(driver.api, str)()
     if not library:

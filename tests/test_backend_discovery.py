@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from harness.backends import Driver, common, cuda_drivers, opencl_icds, vulkan_icds, vulkan_identity
+from harness import backends
+from harness.backends import Driver, common, cuda_drivers, egl_vendors, opencl_icds, vulkan_icds, vulkan_identity
 from harness.backends.vulkan_identity import Identity
 from harness.process import environment
 
@@ -24,6 +25,8 @@ def bare_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     for name in ("VK_DRIVER_FILES", "VK_ICD_FILENAMES", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
         monkeypatch.delenv(name, raising=False)
+    for name in ("__EGL_VENDOR_LIBRARY_FILENAMES", *egl_vendors.CLEARED):
+        monkeypatch.delenv(name, raising=False)
     for name in ("HOME", "XDG_CONFIG_DIRS", "XDG_DATA_DIRS"):
         monkeypatch.setenv(name, str(tmp_path / name.lower()))
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "prefix"))
@@ -32,6 +35,8 @@ def bare_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vulkan_icds, "FOLDERS", (str(tmp_path / "share"),))
     monkeypatch.setattr(vulkan_icds, "BROWSER_FOLDERS", (str(tmp_path / "browser"),))
     monkeypatch.setattr(vulkan_icds, "LOADER", str(library(tmp_path / "loader/libvulkan.so.1")))
+    monkeypatch.setattr(egl_vendors, "FOLDERS", (str(tmp_path / "glvnd"),))
+    monkeypatch.setattr(egl_vendors, "NODES", tmp_path / "dri")
     monkeypatch.setattr(common, "LOADER_CACHE", tmp_path / "ld.so.cache")
     monkeypatch.setattr(common, "LIBRARY_FOLDERS", (str(tmp_path / "lib"),))
     monkeypatch.setattr(cuda_drivers, "NVIDIA_NODE", tmp_path / "nvidiactl")
@@ -65,13 +70,14 @@ def vulkan() -> dict[str, Driver]:
 
 def test_a_machine_without_drivers_has_no_rows() -> None:
     """Nothing found is nothing, not a problem."""
-    assert opencl_icds.drivers() == vulkan_icds.drivers() == cuda_drivers.drivers() == []
+    assert opencl_icds.drivers() == vulkan_icds.drivers() == egl_vendors.drivers() == cuda_drivers.drivers() == []
 
 
 def test_searching_loads_no_gpu_library() -> None:
     """The supervisor searches, and must not be hurt by a driver."""
     code = (
-        "import sys; from harness.backends import cuda, opencl, wgpu; [m.drivers() for m in (cuda, opencl, wgpu)]; "
+        "import sys; from harness.backends import cuda, opencl, opengl, wgpu; "
+        "[m.drivers() for m in (cuda, opencl, opengl, wgpu)]; "
         "sys.exit(' '.join({'cupy', 'pyopencl', 'wgpu'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], env=environment({}), capture_output=True, text=True)
@@ -202,11 +208,11 @@ def test_vulkan_files_of_system_browser_and_variables_are_drivers(
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"garbage", "not a Vulkan driver file"),
-        (b"\xff\xfe", "not a Vulkan driver file"),
-        (b"[1]", "not a Vulkan driver file"),
-        (b"[" * 60_000, "not a Vulkan driver file"),
-        (b'{"ICD": {}}', "not a Vulkan driver file"),
+        (b"garbage", "not a driver file"),
+        (b"\xff\xfe", "not a driver file"),
+        (b"[1]", "not a driver file"),
+        (b"[" * 60_000, "not a driver file"),
+        (b'{"ICD": {}}', "not a driver file"),
         (b'{"ICD": {"library_path": 7}}', "not the name of a library"),
         (b'{"ICD": {"library_path": ""}}', "not the name of a library"),
         (b'{"ICD": {"library_path": "./gone.so"}}', "does not exist"),
@@ -234,6 +240,48 @@ def test_a_missing_vulkan_loader_is_the_reason_of_every_driver(tmp_path: Path, m
     monkeypatch.setattr(vulkan_icds, "LOADER", "libvulkan.so.1")
     vulkan_icd(tmp_path / "share/vulkan/icd.d/lvp_icd.json", str(library(tmp_path / "liblvp.so")))
     assert "libvulkan.so.1 is not installed" in str(vulkan()["lvp"].problem)
+
+
+def test_mesas_opengl_is_llvmpipe_and_a_card_where_there_is_a_render_node(tmp_path: Path) -> None:
+    """One library, two rows: a card must not be what draws where the row says llvmpipe."""
+    library(tmp_path / "lib/libEGL.so.1")
+    file = vulkan_icd(tmp_path / "glvnd/50_mesa.json", str(library(tmp_path / "libEGL_mesa.so.0")))
+    (driver,) = egl_vendors.drivers()
+    assert (driver.label, driver.problem) == ("llvmpipe", None)
+    assert driver.environment["__EGL_VENDOR_LIBRARY_FILENAMES"] == str(file)
+    assert driver.environment["LIBGL_ALWAYS_SOFTWARE"] == "true"
+    assert driver.environment["DISPLAY"] is None
+    library(tmp_path / "dri/renderD128")
+    card, software = egl_vendors.drivers()
+    assert (card.label, software.label) == ("mesa", "llvmpipe")
+    assert card.environment["LIBGL_ALWAYS_SOFTWARE"] is card.environment["GALLIUM_DRIVER"] is None
+
+
+def test_other_opengl_vendors_and_a_library_without_vendor_files_are_drivers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One row a vendor's file, found by the variable too; an old libEGL is a driver itself."""
+    old = library(tmp_path / "lib/libEGL.so.1")
+    assert [(d.label, d.origin, d.problem) for d in egl_vendors.drivers()] == [("egl", str(old), None)]
+    vulkan_icd(tmp_path / "glvnd/10_nvidia.json", str(library(tmp_path / "libEGL_nvidia.so.0")))
+    mine = library(tmp_path / "mine.json", b"garbage")
+    monkeypatch.setenv("__EGL_VENDOR_LIBRARY_FILENAMES", str(mine))
+    broken, nvidia = egl_vendors.drivers()
+    assert (nvidia.label, nvidia.problem) == ("nvidia", None)
+    assert broken.label == "mine" and str(broken.problem).startswith(f"{mine}: not a")
+    old.unlink()
+    assert "libEGL.so.1 is not installed" in str(egl_vendors.drivers()[1].problem)
+
+
+@pytest.mark.parametrize(("api", "platform"), [("metal", "darwin"), ("d3d12", "win32")])
+def test_metal_and_d3d12_are_looked_for_where_they_can_be(
+    monkeypatch: pytest.MonkeyPatch, api: str, platform: str
+) -> None:
+    """Elsewhere they are no row at all."""
+    module = backends.load(api)
+    for here, count in ((platform, 1), ("linux", 0)):
+        monkeypatch.setattr(sys, "platform", here)
+        assert len(module.drivers()) == count
 
 
 def test_cuda_is_a_driver_where_library_or_node_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ DRIVERS = {
     "oclgrind": ("opencl", "oclgrind"),
     "lavapipe": ("vulkan", "lvp"),
     "swiftshader": ("vulkan", "vk_swiftshader"),
+    "llvmpipe": ("opengl", "llvmpipe"),
 }
 """Name in SAMEBITS_EXPECT -> API and label."""
 

@@ -139,8 +139,8 @@ def test_mock_devices_show_up_only_when_asked_for(monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_unknown_api_is_a_usage_error() -> None:
-    with pytest.raises(UsageError, match="no API 'metal'"):
-        discover(apis=["metal"])
+    with pytest.raises(UsageError, match="no API 'glide'"):
+        discover(apis=["glide"])
 
 
 def test_discovery_leaves_no_process_when_it_is_interrupted(find: Any, monkeypatch: pytest.MonkeyPatch) -> None:

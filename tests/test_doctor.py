@@ -10,6 +10,7 @@ import pytest
 from harness import backends, doctor, permissions
 from harness.backends import Driver
 from harness.doctor import Gpu, Row, install_advice, load_in_child, pci_gpus
+from harness.report import print_sections
 
 
 @pytest.fixture
@@ -152,3 +153,10 @@ def test_a_conda_loader_that_hides_the_system_is_pointed_out(tmp_path: Path, mon
     row = next(row for row in doctor._loaders() if row.what == "conda environment")
     assert "libvulkan.so.1" in row.found
     assert row.mend
+
+
+def test_the_doctor_prints_its_sections_and_mends(capsys: pytest.CaptureFixture[str]) -> None:
+    print_sections([doctor.Section("loaders", [Row("libEGL.so.1", "does not load", "apt install libegl1")])])
+    assert capsys.readouterr().out.split("\n")[:3] == [
+        "loaders", "  libEGL.so.1: does not load", "      -> apt install libegl1",
+    ]  # fmt: skip

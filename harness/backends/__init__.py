@@ -25,6 +25,9 @@ from harness.kernels import Buffer, Kernel, Pass
 
 REGISTRY: dict[str, str] = {
     "vulkan": "harness.backends.wgpu",
+    "opengl": "harness.backends.opengl",
+    "metal": "harness.backends.metal",
+    "d3d12": "harness.backends.d3d12",
     "opencl": "harness.backends.opencl",
     "cuda": "harness.backends.cuda",
     "cuda_host": "harness.backends.cuda_host",

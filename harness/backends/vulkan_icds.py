@@ -60,14 +60,14 @@ def _files() -> Iterator[Path]:
 
 
 def library_named_by(file: Path) -> tuple[str, str | None]:
-    """The library that a driver file names, and "" with the reason where it names none."""
+    """The library that a driver file of Vulkan or EGL names, and "" with the reason where it names none."""
     try:
         with file.open("rb") as stream:
             library = json.loads(stream.read(65_536))["ICD"]["library_path"]
     except OSError as e:
         return "", f"cannot be read: {e.strerror}"
     except (ValueError, KeyError, TypeError, RecursionError):
-        return "", 'not a Vulkan driver file: it should be JSON with "ICD" and in it "library_path"'
+        return "", 'not a driver file: it should be JSON with "ICD" and in it "library_path"'
     if not isinstance(library, str) or not library or not library.isprintable():
         return "", '"library_path" is not the name of a library'
     return (str(file.parent / library) if "/" in library else library), None
