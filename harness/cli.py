@@ -46,6 +46,7 @@ def _judging(command: Any) -> Any:
         [
             click.option("--require", type=click.Choice(["pass"]), help="Exit 1 unless the gate says PASS."),
             _expecting,
+            click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Write JUnit XML too."),
             click.option("--allow-fixes", is_flag=True, help="A fixed fault that is still expected does not exit 1."),
         ]
     ):
@@ -109,6 +110,7 @@ def run(**options: Any) -> None:
 
 def _execute(given: dict[str, Any], *, judge: bool) -> None:
     from harness import expectations, gate, matrix, report
+    from harness.report.junit import write_junit
     from harness.selections import Shard
     from harness.supervisor import Budgets
 
@@ -131,6 +133,8 @@ def _execute(given: dict[str, Any], *, judge: bool) -> None:
     ran = {run.header.device.id for run in runs}
     others = [d for d in outcome.devices if d.id not in ran] if judge else []
     verdict = matrix.judge(runs, others, outcome.missing, outcome.interrupted, given["allow_fixes"])
+    if given["junit"]:
+        write_junit(given["junit"], verdict, runs, outcome.missing)
     if given["as_json"]:
         _print_json(verdict.plain())
     else:
@@ -150,9 +154,12 @@ def _execute(given: dict[str, Any], *, judge: bool) -> None:
 def matrix_(folders: Sequence[Path], form: str, as_json: bool, **given: Any) -> None:
     """Roll records up into one matrix, and judge the gate over their union."""
     from harness import expectations, matrix, report, shards, store
+    from harness.report.junit import write_junit
 
     runs = expectations.apply(shards.with_lost(store.collect(folders)), expectations.load(given["expectations"]))
     verdict = matrix.judge(runs, allow_fixes=given["allow_fixes"])
+    if given["junit"]:
+        write_junit(given["junit"], verdict, runs)
     if as_json or form == "json":
         _print_json(verdict.plain())
     elif form == "md":

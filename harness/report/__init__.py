@@ -79,8 +79,8 @@ def print_run(run: Run) -> None:
         out.print(f"VOID: {clean(void.reason)}", style="bold red")
     for r in run.results:
         role = "" if r.role == "case" else f" [{r.role}]"
-        beside = f" ({_beside(r)})" if _beside(r) else ""
-        out.print(f"{r.verdict:16} {r.run}{role}{beside}", style=STYLES[TABLE[r.verdict].colour])
+        more = f" ({beside(r)})" if beside(r) else ""
+        out.print(f"{r.verdict:16} {r.run}{role}{more}", style=STYLES[TABLE[r.verdict].colour])
 
 
 def failure_lines(failures: Sequence[Failure]) -> list[str]:
@@ -95,8 +95,8 @@ def failure_lines(failures: Sequence[Failure]) -> list[str]:
         r = f.result
         role = "" if r.role == "case" else f" [{r.role}]"
         lines.append(f"{r.verdict.upper()} {f.device} {r.run}{role}")
-        if _beside(r):
-            lines.append(f"    {_beside(r)}")
+        if beside(r):
+            lines.append(f"    {beside(r)}")
         if r.difference:
             lines += [f"    {line}" for line in difference_lines(r.difference)]
         if r.artefacts:
@@ -172,7 +172,7 @@ def _cell(text: str) -> str:
     return clean(str(text), 600).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("`", "'")
 
 
-def _beside(r: Result) -> str:
+def beside(r: Result) -> str:
     """What stands beside a verdict: phase, feature, detail."""
     feature = f"{r.feature}: needs {r.needed}, there is {r.there}" if r.feature else ""
     return clean(
