@@ -31,6 +31,7 @@ ROLES = ("case", "self-test", "known-bad", "shutdown")
 _RUN = re.compile(r"([\w.:+=,/@-]+(?:;[\w.:+=,/@-]+)+);schedule=([a-z0-9_]+);variant=([a-z0-9_]+)", re.ASCII)
 _RUN_LENGTH = 500
 _WINDOW_LIMIT = 256
+_REPEAT = re.compile(r"samebits[\w .:+=,/@-]*", re.ASCII)
 _HEX = re.compile(r"[0-9a-f]{64}")
 
 Key = tuple[str, str]
@@ -199,6 +200,8 @@ def inconsistency(result: Result) -> str | None:
         return f"{result.run}: a digest that is no SHA-256"
     if not 0 <= result.elements < 2**53:
         return f"{result.run}: {result.elements} elements"
+    if result.repeat and not _REPEAT.fullmatch(result.repeat.replace(f"'{result.run}'", "")):
+        return f"{result.run}: a command to repeat it that runs more than samebits"
     d = result.difference
     if d and (len(d.expected) != len(d.actual) or max(map(len, (d.expected, *d.operands.values()))) > _WINDOW_LIMIT):
         return f"{result.run}: a difference whose windows do not fit"

@@ -294,6 +294,7 @@ HOSTILE: list[tuple[str, Callable[[Lines], Lines]]] = [
         "windows do not fit",
         lambda ls: [*ls[:2], ls[2] | {"difference": WINDOWS | {"operands": {"a": [0] * 999}}}, *ls[3:]],
     ),
+    ("runs more than samebits", lambda ls: [*ls[:2], ls[2] | {"repeat": "samebits run; rm -rf ."}, *ls[3:]]),
     ("UTC time", lambda ls: [ls[0] | {"started": "yesterday"}, *ls[1:]]),
     ("another time", lambda ls: [ls[0] | {"started": "2020-01-01T00:00:00Z"}, *ls[1:]]),
 ]
@@ -306,6 +307,12 @@ def test_what_no_samebits_writes_is_refused(tmp_path: Path, words: str, forge: C
     content[0]["started"] = "2026-11-30T00:00:00Z"
     store.load(forged(tmp_path, encoded(content)))
     assert words in refused(forged(tmp_path, encoded(forge(content))))
+
+
+def test_a_command_that_repeats_a_run_key_is_kept(tmp_path: Path) -> None:
+    """As the supervisor writes it: the run key is quoted, its semicolons are no shell's."""
+    command = f"samebits run --device {DEVICE.id} --case '{RUNS[0]}'"
+    assert store.load(sealed(tmp_path, results=[result(repeat=command)])).results[0].repeat == command
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """What a user reads: tables for a terminal, Markdown and CSV. Words of drivers are strangers' and are cleaned."""
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -21,7 +22,8 @@ def console() -> Any:
     """Standard output: colour and width of a terminal, or none and room enough when piped."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else 220, highlight=False, markup=False, soft_wrap=False)
+    # Without `emoji=False` the device opencl:x:0 would be printed with a cross.
+    return Console(width=None if sys.stdout.isatty() else 220, highlight=False, markup=False, emoji=False)
 
 
 def print_gate(gate: Gate, runs: Sequence[Run], reduced: bool, judged: bool = True) -> None:
@@ -158,8 +160,17 @@ def to_markdown(gate: Gate, runs: Sequence[Run]) -> str:
 
 def to_csv(runs: Sequence[Run]) -> str:
     """Every run key as a line."""
-    text: str = matrix.frame(runs).to_csv(index=False, lineterminator="\n")
+    table = matrix.frame(runs)
+    for column in {"vendor", "name", "driver"} & set(table.columns):
+        table[column] = table[column].map(_csv_cell)
+    text: str = table.to_csv(index=False, lineterminator="\n")
     return text
+
+
+def _csv_cell(text: str) -> str:
+    """A stranger's text that a spreadsheet does not take for a formula."""
+    plain = clean(text)
+    return f"'{plain}" if plain.startswith(("=", "+", "-", "@")) else plain
 
 
 def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -168,8 +179,10 @@ def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _cell(text: str) -> str:
-    """A stranger's text in a Markdown table: no pipe, no tag, no line end."""
-    return clean(str(text), 600).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("`", "'")
+    """A stranger's text in a Markdown table: no cell end, tag, entity, code, link, picture, mention or line end."""
+    plain = re.sub(r"([\\`*\[\]<>|~&])", r"\\\1", clean(str(text), 600))
+    # GitHub makes links and mentions of bare text too, unless a character of them is an entity.
+    return plain.replace("@", "&#64;").replace("://", "&#58;//").replace("www.", "www&#46;")
 
 
 def beside(r: Result) -> str:

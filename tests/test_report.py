@@ -1,0 +1,142 @@
+"""What a user reads: every failure with its window and command, and no word of a stranger that a terminal or page obeys."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from record_maker import DEVICE, RUNS, header, result
+
+from harness import matrix, report
+from harness.records import Footer, Run, Void
+from harness.verdicts import TABLE, Difference, Result
+
+HOSTILE = (
+    "=cmd|'/c calc'!A1 [red]x[/red] \x1b[31m\x9b2J\u202e\n| `code` <script> [a](http://evil.example) :bomb: @everyone"
+)
+
+
+def run_of(*results: Result, name: str = "NVIDIA Test", voids: tuple[Void, ...] = (), **device: Any) -> Run:
+    """A record as read back."""
+    described = msgspec.structs.replace(DEVICE, name=name, **device)
+    made = msgspec.structs.replace(header(), device=described)
+    return Run(made, results, voids, Footer(made.started, {}, True, None), None, Path("x.jsonl.gz"), "0" * 64)
+
+
+def printed(runs: list[Run], capsys: pytest.CaptureFixture[str], **more: Any) -> str:
+    """The terminal's report, as a pipe gets it."""
+    report.print_gate(matrix.judge(runs, **more), runs, reduced=True)
+    return capsys.readouterr().out
+
+
+WRONG = result(
+    RUNS[1],
+    "mismatch",
+    digest="b" * 64,
+    detail="1 of 9 wrong",
+    difference=Difference([0, 4], 1, 0, [1, 2, 3, 4, 5, 6], [1, 2, 3, 4, -55, 6], {"a": [7, 8]}),
+    repeat=f"samebits run --device vulkan:lvp:0 --case '{RUNS[1]}'",
+)
+
+
+def test_a_failure_shows_its_run_key_window_marks_operands_and_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """Enough to see what is wrong, and to do it again."""
+    out = printed([run_of(result(), WRONG)], capsys)
+    assert f"MISMATCH vulkan:lvp:0 {RUNS[1]}" in out and "first at [0, 4], 1 in all" in out
+    expected, actual, marks = (
+        next(x for x in out.splitlines() if word in x) for word in ("  expected", "  actual", "^")
+    )
+    assert actual.index("-55") == marks.index("^^^") and expected[: marks.index("^^^") + 3].endswith("5")
+    assert "a: 7, 8" in out and f"repeat: {WRONG.repeat}" in out
+
+
+def test_a_piped_report_has_no_colour_and_is_not_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    """A log keeps whole run keys."""
+    out = printed([run_of(WRONG)], capsys)
+    assert "\x1b" not in out and RUNS[1] in out
+
+
+def test_the_report_says_gate_what_is_missing_and_that_it_was_reduced(capsys: pytest.CaptureFixture[str]) -> None:
+    """A reduced run shouts that it is one."""
+    out = printed([run_of(result())], capsys, missing=["expected device lavapipe is missing"])
+    assert "gate: OPEN" in out and "REDUCED" in out and "missing for PASS: expected device lavapipe is missing" in out
+
+
+def test_a_void_device_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    """And counts nothing."""
+    out = printed([run_of(result(), voids=(Void("the nonce did not come back"),))], capsys)
+    assert "gate: VOID" in out and "VOID vulkan:lvp:0: the nonce did not come back" in out
+
+
+def test_a_device_without_a_run_is_a_row_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    """Not an absence."""
+    broken = msgspec.structs.replace(DEVICE, id="vulkan:bad", status="crash", phase="load", reason="signal 11")
+    out = printed([run_of(result())], capsys, others=[broken])
+    row = next(line for line in out.splitlines() if line.startswith("vulkan:bad"))
+    assert "crash (load)" in row and "signal 11" in row
+
+
+def test_no_word_of_a_driver_reaches_the_terminal_as_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """Escapes, direction marks and line ends go; brackets and colons stay what they are."""
+    run = run_of(result(), result(RUNS[1], "crash", detail=HOSTILE, digest=None), name=HOSTILE[:60], id="opencl:x:0")
+    out = printed([run], capsys)
+    report.print_run(run)
+    out += capsys.readouterr().out
+    assert not set(out) & set("\x1b\x9b\u202e") and "[red]x[/red]" in out and ":bomb:" in out and "opencl:x:0" in out
+
+
+def test_no_word_of_a_driver_leaves_its_markdown_cell() -> None:
+    """No cell end, tag, link, code or mention; the table keeps its columns."""
+    runs = [run_of(result(), name=HOSTILE)]
+    text = report.to_markdown(matrix.judge(runs), runs)
+    row = next(line for line in text.splitlines() if "cmd" in line)
+    columns = row.replace("\\|", "").strip("|").split("|")
+    assert len(columns) == 7 and "<script" not in row.replace("\\<", "") and "](" not in row.replace("\\]", "")
+    assert "`" not in row.replace("\\`", "") and "@" not in row and "://" not in row
+
+
+def test_markdown_shows_date_driver_and_counts_of_each_device_and_the_gate() -> None:
+    """What a published table must say."""
+    runs = [run_of(result(), WRONG)]
+    text = report.to_markdown(matrix.judge(runs), runs)
+    assert (
+        runs[0].header.started[:10] in text and "| 1.2 |" in text and "1 mismatch" in text and "gate: **FAIL**" in text
+    )
+
+
+def test_csv_has_a_line_for_each_run_key_and_no_formula() -> None:
+    """A spreadsheet may open it."""
+    runs = [run_of(result(), WRONG, name=HOSTILE)]
+    lines = list(csv.DictReader(io.StringIO(report.to_csv(runs))))
+    assert [line["verdict"] for line in lines] == ["match", "mismatch"] and {line["run"] for line in lines} == set(
+        RUNS[:2]
+    )
+    assert all(line["name"].startswith("'=cmd") and "\n" not in line["name"] for line in lines)
+
+
+def test_csv_of_nothing_is_empty() -> None:
+    """No record, no line, no traceback."""
+    assert report.to_csv([]).strip() in ("", '""')
+
+
+@pytest.mark.parametrize("word", TABLE)
+def test_every_verdict_can_be_printed(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """In all forms."""
+    runs = [run_of(result(verdict=word, was="mismatch", phase="run"))]
+    out = printed(runs, capsys)
+    report.print_run(runs[0])
+    assert word in out and word in capsys.readouterr().out
+    assert word in report.to_markdown(matrix.judge(runs), runs) and word in report.to_csv(runs)
+
+
+def test_the_json_object_has_what_is_promised() -> None:
+    """Names of the object and of a device; other programs read them."""
+    gate = json.loads(msgspec.json.encode(matrix.judge([run_of(result(), WRONG)]).plain()))
+    assert {"gate", "missing", "preset", "complete", "devices", "failures", "records"} <= set(gate)
+    assert {"id", "api", "kind", "vendor", "name", "driver", "status", "counts"} <= set(gate["devices"][0])
+    (failure,) = gate["failures"]
+    assert failure["run"] == RUNS[1] and failure["device"] == "vulkan:lvp:0" and failure["repeat"] == WRONG.repeat
+    assert gate["devices"][0]["counts"] == {"match": 1, "mismatch": 1} and gate["records"] == ["x.jsonl.gz"]
