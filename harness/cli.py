@@ -63,7 +63,13 @@ def _running(command: Any) -> Any:
             click.option(
                 "--case", "cases", multiple=True, metavar="SEL", help="Case id, prefix*, or run key; repeat it."
             ),
-            click.option("--preset", default="quick", show_default=True, metavar="|".join(presets.VERSION)),
+            click.option(
+                "--preset",
+                default="quick",
+                show_default=True,
+                metavar="|".join(presets.VERSION),
+                help="Or NAME@VERSION, to pin the list of cases.",
+            ),
             click.option(
                 "--shard", metavar="I/N", help="Only part I of N of all run keys; `matrix` puts them together."
             ),
@@ -115,9 +121,10 @@ def _execute(given: dict[str, Any], *, judge: bool) -> None:
     from harness.supervisor import Budgets
 
     known = expectations.load(given["expectations"])  # refused before anything runs
+    preset = presets.pinned(given["preset"])
     budgets = Budgets(compile=given["timeout"], run=given["timeout"]) if given["timeout"] else Budgets()
     options = gate.Options(
-        preset=given["preset"],
+        preset=preset,
         out=given["out"],
         cases=given["cases"],
         devices=given["devices"],
@@ -138,7 +145,7 @@ def _execute(given: dict[str, Any], *, judge: bool) -> None:
     if given["as_json"]:
         _print_json(verdict.plain())
     else:
-        report.print_gate(verdict, runs, given["preset"] in presets.REDUCED, judge)
+        report.print_gate(verdict, runs, preset in presets.REDUCED, judge)
     say(f"records: {options.out}")
     codes = [3] * bool(outcome.missing) + [4] * outcome.interrupted
     sys.exit(verdict.exit_code(given["require"] == "pass", codes))

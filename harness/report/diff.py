@@ -1,5 +1,6 @@
 """What `samebits diff` prints."""
 
+from collections import Counter
 from itertools import groupby
 
 from harness.diff import Diff
@@ -13,10 +14,14 @@ STYLES = {"REGRESSION": "bold red", "KNOWN": "magenta", "FIX": "green", "NOT-RUN
 def print_diff(found: Diff) -> None:
     """By device group and word, at most SHOWN run keys each; then notes and counts."""
     out = console()
+    counts = Counter(c.group for c in found.changes)
     for group, members in groupby(found.changes, lambda c: c.group):
         out.print(group, style="bold")
         for word, changes in groupby(members, lambda c: c.word):
             listed = list(changes)
+            if word in ("NEW", "GONE") and len(listed) == counts[group]:
+                out.print(f"  {word}: all {len(listed)} run keys of the device")
+                continue
             for c in listed[:SHOWN]:
                 role = "" if c.role == "case" else f" [{c.role}]"
                 verdicts = f"{c.before or 'not there'} -> {c.after or 'not there'}"
@@ -29,5 +34,5 @@ def print_diff(found: Diff) -> None:
                 out.print(f"  ... and {len(listed) - SHOWN} more {word}")
     for note in found.notes:
         out.print(clean(note, 600), style="yellow")
-    counts = ", ".join(f"{n} {word}" for word, n in found.counts.items())
-    out.print(f"{counts or 'no change'}, {found.unchanged} as before", style="bold")
+    words = ", ".join(f"{n} {word}" for word, n in found.counts.items())
+    out.print(f"{words or 'no change'}, {found.unchanged} as before", style="bold")
