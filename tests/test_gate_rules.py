@@ -107,7 +107,8 @@ def test_fewer_than_a_billion_elements_on_a_vendor_are_missing() -> None:
 def test_elements_of_repeated_records_add_up() -> None:
     """Two records of half a billion each make a billion."""
     halves = [
-        run_of(result(elements=500_000_000), control(), device="vulkan:two:0", vendor="AMD", run_id=name) for name in "xy"
+        run_of(result(elements=500_000_000), control(), device="vulkan:two:0", vendor="AMD", run_id=name)
+        for name in "xy"
     ]
     assert others(matrix.judge([whole(), *halves])) == []
 
@@ -154,7 +155,9 @@ def test_a_failed_self_test_is_a_mismatch_of_its_own_and_spoils_the_evidence() -
 
 def test_a_known_bad_twin_that_mismatches_is_as_it_should_be() -> None:
     """It is no failure and spoils nothing."""
-    run = run_of(result(), result("mismatch", role="known-bad", schedule="tree"), control(), device="vulkan:two:0", vendor="AMD")
+    run = run_of(
+        result(), result("mismatch", role="known-bad", schedule="tree"), control(), device="vulkan:two:0", vendor="AMD"
+    )
     gate = matrix.judge([whole(), run])
     assert others(gate) == [] and gate.exit_code() == 0 and gate.failures == []
 
