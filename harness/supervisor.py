@@ -27,7 +27,7 @@ from harness.process import Child, ChildFault, Closed, ProtocolError, Timeout, e
 from harness.records import Key, Planned
 from harness.reference import Reference
 from harness.selections import Selection
-from harness.verdicts import Result, judge, operands
+from harness.verdicts import Result, judge, observe, operands
 
 LOSSES_ALLOWED = 3
 KEPT_FAILURES = 8
@@ -89,6 +89,8 @@ def tasks(selections: Iterable[Selection], language: kernels.Language) -> list[T
     found: list[Task] = []
     for kernel in dict.fromkeys(task.case.kernel for task in cases):
         wanted = {(r.schedule, r.variant): None for t in cases if t.case.kernel == kernel for r in t.runs}
+        if kernels.base(kernel).control:  # nothing is right or wrong there
+            continue
         test = presets.SELF_TEST[kernel]
         twins = {variant: schedule for schedule, variant in reversed(wanted)}  # the first schedule of each variant
         found.append(Task(test, "self-test", [RunKey(test.id, s, v) for s, v in wanted]))
@@ -303,7 +305,38 @@ class DeviceRun:
         known = {f: str(event[f]) for f in ("detail", "feature", "needed", "there") if event.get(f) is not None}
         return self._result(task, run, verdict, phase=self._phase, **known)
 
+    def _observe(self, task: Task, run: RunKey, event: dict[str, Any]) -> Result:
+        """Of the control: its digest, and no judgement."""
+        self._check_nonce(run, event)
+        output = kernels.base(task.case.kernel).output
+        dumps, seconds = self._dumped(event)
+        seen = observe((dumps[0], dumps[1]), output.element, kernels.dimensions(output, task.case))
+        return self._result(
+            task,
+            run,
+            seen.verdict,
+            digest=seen.digest,
+            inputs=self.reference.inputs.of(task.case)[1],
+            detail=seen.detail,
+            seconds=seconds,
+        )
+
+    def _dumped(self, event: dict[str, Any]) -> tuple[tuple[bytes, ...], dict[str, float]]:
+        """The two dumps of a run key, and its seconds by phase."""
+        try:
+            dumps = tuple(Path(f).read_bytes() for f in event["files"])
+            seconds = {str(k): float(v) for k, v in event["seconds"].items()}
+            if len(dumps) != 2:
+                raise ValueError(f"{len(dumps)} files")
+        except (OSError, KeyError, AttributeError, TypeError, ValueError) as e:
+            raise ProtocolError(f"a dump cannot be read: {e}") from e
+        for phase in seconds.keys() & self.seconds.keys():
+            self.seconds[phase] += seconds[phase]
+        return dumps, seconds
+
     def _judge(self, task: Task, run: RunKey, event: dict[str, Any]) -> Result:
+        if kernels.base(task.case.kernel).control:
+            return self._observe(task, run, event)
         try:
             begin = time.perf_counter()
             expected = self.reference.expected(task.case)
@@ -315,14 +348,8 @@ class DeviceRun:
         if expected.disagreement:
             self._void(f"reference and second disagree: {expected.disagreement}", everywhere=True)
         self._check_nonce(run, event)
-        try:
-            dumps = tuple(Path(f).read_bytes() for f in event["files"])
-            verdict = judge((dumps[0], dumps[1]), right, expected.element, expected.dims, event.get("sanitizer", ()))
-            seconds = {str(k): float(v) for k, v in event["seconds"].items()}
-        except (OSError, IndexError, KeyError, TypeError, ValueError) as e:
-            raise ProtocolError(f"a dump cannot be read: {e}") from e
-        for phase in seconds.keys() & self.seconds.keys():
-            self.seconds[phase] += seconds[phase]
+        dumps, seconds = self._dumped(event)
+        verdict = judge((dumps[0], dumps[1]), right, expected.element, expected.dims, event.get("sanitizer", ()))
         if task.role == "known-bad" and verdict.verdict == "match":
             self._void(f"{run}: the known-bad twin matched, so this device's matches prove nothing")
         difference = verdict.difference
