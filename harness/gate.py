@@ -2,26 +2,23 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
-
 from harness import devices, doctor, journal, presets, selections, store
 from harness.devices import Device
-from harness.errors import NoDevice, SamebitsError, UsageError
+from harness.errors import NoDevice, UsageError
 from harness.journal import Journal
 from harness.locks import device_lock
 from harness.privacy import Redactor, salt
-from harness.provenance import new_header, new_id, recorded_device
-from harness.records import SUFFIX, Header, Key, Run
+from harness.provenance import new_header, new_id
+from harness.records import Run
 from harness.reference import Reference
 from harness.selections import Selection, Shard
-from harness.supervisor import Budgets, DeviceRun
-from harness.tasks import language_of, tasks
-from harness.verdicts import SEVERITY, Result
+from harness.supervisor import Budgets, DeviceRun, language_of, tasks
+from harness.verdicts import Result
 
 Say = Callable[[str], None]
 
@@ -69,66 +66,26 @@ def execute(options: Options, say: Say) -> Outcome:
 
         verified(model)
     journal.check_out(options.out)
-    if options.resume:
-        parents_of(options.resume, options.out)
+    parents = parents_of(options.resume, options.out) if options.resume else {}
     say("looking for devices")
     outcome = Outcome(devices.discover())
     chosen = choose(outcome.devices, options)
     outcome.missing = devices.expected(outcome.devices)
+    outcome.gate_run = next((p.header.gate_run for p in parents.values()), new_id())
     redactor = Redactor(salt(), identify=options.identify)
     with ExitStack() as stack:
         reference = stack.enter_context(Reference())
         stack.enter_context(device_lock(say))
-        # Again: whom we waited for may have gone on with it.
-        parents = parents_of(options.resume, options.out) if options.resume else []
-        outcome.gate_run = parents[0].header.gate_run if parents else new_id()
-        for device in chosen:
-            known = recorded_device(device, redactor)
-            for parent in (p for p in parents if p.header.device.id == known.id):
-                journal.check_parent(parent, known, options.preset, presets.VERSION[options.preset])
-        command = _Command(options, reference, redactor, parents, outcome, say)
         try:
             for device in chosen:
                 if options.preset == "soak":
-                    _soak(device, command)
+                    _soak(device, options, reference, redactor, outcome, say)
                 else:
-                    _run(device, wanted, command)
+                    _run(device, wanted, options, reference, redactor, outcome, say, parents.get(device.id))
         except KeyboardInterrupt:
             outcome.interrupted = True
-            say(f"interrupted; the same command goes on with --resume {outcome.gate_run}")
+            say(f"interrupted; go on with `samebits gate --resume {outcome.gate_run} --preset {options.preset}`")
     return outcome
-
-
-@dataclass(frozen=True)
-class _Command:
-    """What the runs of one command share. `parents`: the runs that it goes on with, oldest first."""
-
-    options: Options
-    reference: Reference
-    redactor: Redactor
-    parents: Sequence[Run]
-    outcome: Outcome
-    say: Say
-
-    def finished(self, header: Header) -> tuple[dict[Key, Result], str | None]:
-        """What the run of `header` need not do again, and the run that it resumes.
-
-        An interrupted resumption may hold less than the run that it resumed, so all of them are read. Where two have a
-        result of one run key, the worse one stays: no fault is resumed away.
-        """
-        wanted = {p.key for p in header.planned if p.role == "case"}
-        found: dict[Key, Result] = {}
-        parent = None
-        for run in self.parents:
-            if run.header.device.id == header.device.id and any(p.key in wanted for p in run.header.planned):
-                parent = run.header.run_id
-                for key, result in journal.carry_over(run, header).items():
-                    other = found.setdefault(key, result)
-                    if SEVERITY[result.verdict] < SEVERITY[other.verdict]:
-                        found[key] = result
-                if run.voids:
-                    found = {}
-        return found, parent
 
 
 def choose(found: Sequence[Device], options: Options) -> list[Device]:
@@ -146,68 +103,60 @@ def choose(found: Sequence[Device], options: Options) -> list[Device]:
     return [d for d in chosen if d.kind != "compile-only"]
 
 
-def parents_of(resume: str, out: Path) -> list[Run]:
-    """The runs of the gate run to go on with, each after the one that it resumed.
+def parents_of(resume: str, out: Path) -> dict[str, Run]:
+    """The newest run of each device in the gate run to go on with, by device id.
 
     `resume` is a record or journal, a gate run's id, or `last`. Raises UsageError, InputRefused.
     """
     path = Path(resume)
-    named = [store.load(path)] if path.is_file() else []
-    runs = {run.header.run_id: run for run in [*_kept(out), *named]}
-    known = sorted(runs.values(), key=lambda r: r.header.started)
-    if named:
-        gate_run = named[0].header.gate_run
-    else:
-        gate_run = known[-1].header.gate_run if resume == "last" and known else resume
-    found = [run for run in known if run.header.gate_run == gate_run]
+    if path.exists() and path.is_file():
+        run = store.load(path)
+        return {run.header.device.id: run}
+    known = [store.load(p) for p in journal.unfinished() if p.stat().st_size]
+    known += store.collect([out]) if any(out.rglob("*.jsonl.gz")) else []
+    known.sort(key=lambda r: (r.header.started, r.header.run_id))
+    gate_run = known[-1].header.gate_run if resume == "last" and known else resume
+    found = {r.header.device.id: r for r in known if r.header.gate_run == gate_run}
     if not found:
         raise UsageError(
             f"nothing to resume as {resume!r} in {out} or among the journals; name a record, or leave --resume out"
         )
-    return sorted(found, key=lambda run: _generation(run, runs))
+    return found
 
 
-def _kept(out: Path) -> Iterator[Run]:
-    """The runs that can be read: records in `out`, and journals. One killed while it wrote its header says nothing."""
-    for path in [*sorted(out.rglob(f"*{SUFFIX}")), *journal.unfinished()]:
-        with suppress(SamebitsError):
-            yield store.load(path)
-
-
-def _generation(run: Run, runs: Mapping[str, Run]) -> int:
-    """How many runs came before this one, each resumed by the next."""
-    seen: set[str] = set()
-    while run.header.parent in runs and run.header.parent not in seen:
-        seen.add(run.header.parent)
-        run = runs[run.header.parent]
-    return len(seen)
-
-
-def _run(device: Device, wanted: Iterable[Selection], command: _Command) -> list[Result]:
+def _run(
+    device: Device,
+    wanted: Iterable[Selection],
+    options: Options,
+    reference: Reference,
+    redactor: Redactor,
+    outcome: Outcome,
+    say: Say,
+    parent: Run | None = None,
+) -> list[Result]:
     """One device, one record."""
-    options, outcome, say = command.options, command.outcome, command.say
     todo = tasks(wanted, language_of(device))
-    command.reference.prefetch(task.case for task in todo)
-    run = DeviceRun(device, command.reference, budgets=options.budgets, memory_limit=options.memory_limit)
+    reference.prefetch(task.case for task in todo)
+    run = DeviceRun(device, reference, budgets=options.budgets, memory_limit=options.memory_limit)
     header = new_header(
         device,
         options.preset,
         presets.VERSION[options.preset],
         [planned for task in todo for planned in task.planned(run.language)],
-        command.redactor,
+        redactor,
         nonce=run.nonce,
         budgets=options.budgets.seconds(),
         options=({"cases": " ".join(options.cases)} if options.cases else {})
         | ({"shard": str(options.shard)} if options.shard else {}),
         gate_run=outcome.gate_run,
+        parent=parent.header.run_id if parent else None,
     )
-    finished, parent = command.finished(header)
-    header = msgspec.structs.replace(header, parent=parent)
+    finished = journal.carry_over(parent, header) if parent else {}
     total, begin = len(header.planned), time.monotonic()
     carried = f", {len(finished)} carried over" if finished else ""
     say(f"{device.id}: {device.name}: {total} run keys{carried}")
     progress = _Progress(device.id, total)
-    with Journal(header, command.redactor) as kept:
+    with Journal(header, redactor) as kept:
         try:
             run.execute(todo, kept, options.out / "failures" / header.run_id, finished, progress)
             kept.footer()
@@ -225,18 +174,19 @@ def _run(device: Device, wanted: Iterable[Selection], command: _Command) -> list
     return run.results
 
 
-def _soak(device: Device, command: _Command) -> None:
+def _soak(
+    device: Device, options: Options, reference: Reference, redactor: Redactor, outcome: Outcome, say: Say
+) -> None:
     """Round after round, a record each, until enough elements are compared or the time is over."""
-    begin, elements, limit = time.monotonic(), 0, command.options.soak_seconds
+    begin, elements = time.monotonic(), 0
     for number, cases in enumerate(presets.soak_rounds(), 1):
-        results = _run(device, [Selection(c) for c in cases], command)
+        results = _run(device, [Selection(c) for c in cases], options, reference, redactor, outcome, say)
         elements += sum(r.elements for r in results if r.role == "case" and r.verdict == "match")
         spent = time.monotonic() - begin
-        told = f"{elements:,} of {presets.SOAK_ELEMENTS:,} elements compared, {spent:.0f} s"
-        command.say(f"{device.id}: round {number}: {told}")
+        say(f"{device.id}: round {number}: {elements:,} of {presets.SOAK_ELEMENTS:,} elements compared, {spent:.0f} s")
         for case in cases:
-            command.reference.forget(case)
-        over = limit is not None and spent >= limit
+            reference.forget(case)
+        over = options.soak_seconds is not None and spent >= options.soak_seconds
         if over or elements >= presets.SOAK_ELEMENTS or any(r.verdict == "not-run" for r in results):
             return
 

@@ -4,7 +4,6 @@ A crash, a hang or a lost device costs the run key under way and no other: the w
 After LOSSES_ALLOWED losses the device is set aside and what remains is `not-run`.
 """
 
-import math
 import secrets
 import shutil
 import tempfile
@@ -15,21 +14,29 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
-from harness import backends, devices, kernels, schedules
-from harness.cases import RunKey
+from harness import backends, kernels, presets, schedules
+from harness.cases import Case, RunKey
 from harness.devices import Device
 from harness.digest import numpy_type
-from harness.errors import Incomplete, InternalError
-from harness.evidence import Dumped, Failures, Fault, operands_at, read_dumps, understood
+from harness.errors import InternalError
 from harness.journal import Journal
 from harness.process import Child, ChildFault, Closed, ProtocolError, Timeout, environment, one_line, python
-from harness.records import Key
+from harness.records import Key, Planned
 from harness.reference import Reference
-from harness.tasks import Task, language_of
-from harness.verdicts import Result, judge, observe
+from harness.selections import Selection
+from harness.verdicts import Result, judge, operands
 
 LOSSES_ALLOWED = 3
+KEPT_FAILURES = 8
+"""Failures of one run whose tensors and compiled artefacts are kept, KEPT_BYTES a tensor at most."""
+
+KEPT_BYTES = 1 << 26
+
+FAULTS = ("unsupported", "compile-error", "launch-error", "device-lost")
+PHASES = ("probe", "compile", "run", "shutdown")
 
 
 @dataclass(frozen=True)
@@ -50,16 +57,58 @@ class Budgets:
         return asdict(self)
 
 
-class _NotOpened(Exception):
-    """The device could not be opened; carries the verdict."""
+def language_of(device: Device) -> kernels.Language:
+    """The language that `device` compiles."""
+    language: kernels.Language = backends.load(device.api).LANGUAGE
+    return language
 
-    def __init__(self, verdict: str, detail: str) -> None:
-        super().__init__(one_line(detail))
-        self.verdict = verdict
+
+@dataclass
+class Task:
+    """Run keys of one case that are to be done, in one role."""
+
+    case: Case
+    role: str
+    runs: list[RunKey]
+
+    def planned(self, language: kernels.Language) -> list[Planned]:
+        """What the record's header says of it."""
+        return [
+            Planned(str(run), self.case.version, kernels.kernel_hash(kernel, language, run.schedule), self.role)
+            for run in self.runs
+            for kernel in [kernels.find(self.case.kernel, run.variant)]
+        ]
+
+
+def tasks(selections: Iterable[Selection], language: kernels.Language) -> list[Task]:
+    """What a device has to do for `selections`: first each kernel's checks, then the cases.
+
+    The checks: the known-answer self-test under every schedule and variant that is wanted, and each variant's known-bad twin.
+    """
+    cases = [Task(s.case, "case", runs) for s in selections if (runs := s.runs(language))]
+    found: list[Task] = []
+    for kernel in dict.fromkeys(task.case.kernel for task in cases):
+        wanted = {(r.schedule, r.variant): None for t in cases if t.case.kernel == kernel for r in t.runs}
+        test = presets.SELF_TEST[kernel]
+        twins = {variant: schedule for schedule, variant in reversed(wanted)}  # the first schedule of each variant
+        found.append(Task(test, "self-test", [RunKey(test.id, s, v) for s, v in wanted]))
+        found.append(Task(test, "known-bad", [RunKey(test.id, s, v) for v, s in twins.items()]))
+    return found + cases
+
+
+class _NotOpened(Exception):
+    """The device could not be opened; carries the worker's fault."""
+
+    def __init__(self, event: dict[str, Any]) -> None:
+        super().__init__(one_line(str(event.get("detail"))))
+        self.verdict = event["verdict"] if event.get("verdict") in FAULTS else "crash"
 
 
 class DeviceRun:
-    """One device's execution of tasks. A worker is not trusted: what does not fit is a ProtocolError, and it is replaced."""
+    """One device's execution of tasks.
+
+    `finished` holds results carried over from an interrupted run; `failures` is the folder for tensors and artefacts.
+    """
 
     def __init__(
         self,
@@ -79,10 +128,11 @@ class DeviceRun:
         self.seconds = {"compile": 0.0, "upload": 0.0, "run": 0.0, "waiting for the reference": 0.0}
         self._child: Child | None = None
         self._phase = "probe"
-        self._current: RunKey | None = None  # under way, or what a new worker is opened for
-        self._last: tuple[Task, RunKey] | None = None  # the last that a worker finished
+        self._current = RunKey("", "", "")
         self._losses = 0
         self._set_aside: str | None = None
+        self._kept = 0
+        self._artefacts: list[tuple[RunKey, Path]] = []
         self._voids: set[str] = set()
 
     def execute(
@@ -93,24 +143,16 @@ class DeviceRun:
         finished: Mapping[Key, Result],
         progress: Callable[[Result], None],
     ) -> list[Result]:
-        """Do all tasks in order, but what is in `finished`, which comes from an interrupted run; raises Incomplete.
+        """Do all tasks in order, but what is in `finished`; the caller holds the host's device lock.
 
-        The caller holds the host's device lock. Tensors and artefacts of failures go into the folder `failures`.
+        Tensors and artefacts of failures go into the folder `failures`.
         """
-        self.journal, self.failures, self.progress = journal, Failures(failures), progress
-        for known in finished.values():  # first of all, so that every record stands alone, whenever it ends
-            self._keep(known)
+        self.journal, self.failures, self.finished, self.progress = journal, failures, finished, progress
         self._folder = Path(tempfile.mkdtemp(prefix="samebits-run-"))
         try:
             for task in todo:
-                task.runs = [run for run in task.runs if (task.role, str(run)) not in finished]
                 self._do(task)
             self._close_worker()
-        except OSError as e:
-            what = f"{e.strerror or e}{f': {e.filename}' if e.filename else ''}"
-            raise Incomplete(
-                f"{self.device.id}: {what}; mend it (TMPDIR names the folder), then go on with --resume"
-            ) from e
         finally:
             self._drop_worker()
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -122,6 +164,11 @@ class DeviceRun:
             self.journal.void(reason, everywhere=everywhere)
 
     def _do(self, task: Task) -> None:
+        for run in list(task.runs):
+            known = self.finished.get((task.role, str(run)))
+            if known:
+                self._keep(known)
+                task.runs.remove(run)
         while task.runs and not self._set_aside:
             self._attempt(task)
         for run in task.runs:
@@ -129,19 +176,18 @@ class DeviceRun:
 
     def _attempt(self, task: Task) -> None:
         """Send what is left of the task to a worker and take its events, until all is done or the worker is lost."""
+        self._phase, self._current = "probe", task.runs[0]
         dump = Path(tempfile.mkdtemp(dir=self._folder))
-        request = self._request(task, dump)
         try:
-            if self._child is None:
-                self._phase, self._current = "probe", task.runs[0]
-                self._open_worker()
+            child = self._child or self._open_worker()
+            child.send(self._request(task, dump))
             self._phase = "run"
-            self._receiver().send(request)
-            self._take_events(task, dump)
-        except Timeout as e:
-            self._lost_worker(task, "timeout", str(e))
-        except Closed as e:
-            self._lost_worker(task, "crash", str(e))
+            self._take_events(child, task)
+        except Timeout:
+            detail = f"no word for {self.budgets.of(self._phase):.0f} s"
+            self._lost_worker(task, "timeout", detail)
+        except Closed:
+            self._lost_worker(task, "crash", None)
         except ProtocolError as e:
             self._lost_worker(task, "crash", f"the worker spoke nonsense: {e}")
         except _NotOpened as e:
@@ -163,168 +209,127 @@ class DeviceRun:
             "nonce": self.nonce,
         }
 
-    def _take_events(self, task: Task, dump: Path) -> None:
-        """Until `case-done`: of each run key `started`, each phase once at most, and what came of it."""
+    def _take_events(self, child: Child, task: Task) -> None:
+        """Until `case-done`. A worker is not trusted: an event that does not fit is a ProtocolError."""
         by_key = {str(r): r for r in task.runs}
-        under_way, heard = False, set[str]()
-        while (event := self._receive()).get("event") != "case-done":
-            kind, run, phase = event.get("event"), by_key.get(str(event.get("run"))), str(event.get("phase"))
-            if kind == "started" and not under_way and run in task.runs:
+        while True:
+            event = child.receive(self.budgets.of(self._phase))
+            kind, run = event.get("event"), by_key.get(str(event.get("run")))
+            if kind == "case-done":
+                break
+            if kind == "phase" and event.get("phase") in PHASES:
+                self._phase = event["phase"]
+            elif kind == "started" and run in task.runs:
                 self._current, self._phase = run, "run"
-                under_way, heard = True, set()
                 self.journal.started(str(run))
-            elif not under_way or run is None or run != self._current:
-                raise _unexpected(event)
-            elif kind == "phase" and phase in ("compile", "run") and phase not in heard:
-                heard.add(phase)
-                self._phase = phase
-            elif kind == "dumped":
-                self._finish(task, run, self._judge(task, run, dump, understood(event, Dumped)))
-                under_way = False
-            elif kind == "fault":
-                fault = understood(event, Fault)
-                self._finish(task, run, self._result(task, run, fault.verdict, phase=self._phase, **fault.said()))
-                under_way = False
-                if fault.verdict == "device-lost":
-                    return self._lose("device-lost")
+            elif kind == "dumped" and run in task.runs:
+                self._finish(task, run, self._judge(task, run, event))
+            elif kind == "fault" and run in task.runs:
+                self._finish(task, run, self._fault(task, run, event))
+                if event.get("verdict") == "device-lost":
+                    self._lose("device-lost")
+                    return
             else:
-                raise _unexpected(event)
+                raise ProtocolError(f"unexpected event {str(event)[:200]}")
         if task.runs:
-            self._current = task.runs[0]
             raise ProtocolError(f"the worker left out {task.runs[0]}")
-        self._ask_for_artefacts(task)
-
-    def _ask_for_artefacts(self, task: Task) -> None:
-        while self.failures.wanting:
-            run, folder = self.failures.wanting.pop()
-            wanted = {"kernel": task.case.kernel, "schedule": run.schedule, "variant": run.variant}
-            self._receiver().send({"op": "artefacts", **wanted, "folder": str(folder)})
-            event = self._receive()
-            if event.get("event") != "artefacts":
-                raise _unexpected(event)
+        while self._artefacts:
+            run, folder = self._artefacts.pop()
+            child.send({"op": "artefacts", "schedule": run.schedule, "variant": run.variant, "folder": str(folder)})
+            child.receive(self.budgets.shutdown)
 
     def _finish(self, task: Task, run: RunKey, result: Result) -> None:
         task.runs.remove(run)
-        self._current, self._last = None, (task, run)
         self._keep(result)
 
-    def _receiver(self) -> Child:
-        if self._child is None:
-            raise InternalError("no worker is open")
-        return self._child
-
-    def _receive(self) -> dict[str, Any]:
-        """The next event; raises ChildFault, and Incomplete where it is this host's fault and no driver's."""
-        event = self._receiver().receive(self.budgets.of(self._phase))
-        if event.get("event") == "host-fault":
-            raise OSError(one_line(str(event.get("detail"))))
-        return event
-
-    def _open_worker(self) -> None:
+    def _open_worker(self) -> Child:
         cache = self._folder / "cache"
         cache.mkdir(exist_ok=True)
         changes = {**self.device.environment, **backends.load(self.device.api).cache_environment(cache)}
         command = python("harness.worker", self.device.api, str(self.device.index))
-        self._child = Child(command, environment(changes), memory_limit=self.memory_limit)
-        event = self._receive()
-        if (event.get("event"), event.get("phase")) == ("phase", "probe"):
-            event = self._receive()
-        if event.get("event") == "fault":
-            fault = understood(event, Fault)
-            raise _NotOpened(fault.verdict, fault.detail)
-        if event.get("event") != "opened":
-            raise _unexpected(event)
-        report = understood(event.get("report"), backends.Report)
-        if not devices.is_of(self.device, report):
-            raise _NotOpened("crash", f"the driver opened another device than it listed there: {report.name}")
+        self._child = child = Child(command, environment(changes), memory_limit=self.memory_limit)
+        while (event := child.receive(self.budgets.probe)).get("event") != "opened":
+            if event.get("event") == "fault":
+                raise _NotOpened(event)
+        return child
 
     def _close_worker(self) -> None:
         """A clean shutdown. A driver that hangs or crashes there spoils no result, but gives no evidence."""
         if self._child is None:
             return
-        self._phase = "shutdown"
+        verdict, detail = None, ""
         try:
             self._child.send({"op": "close"})
-            event = self._receive()
-            if (event.get("event"), event.get("phase")) == ("phase", "shutdown"):
-                event = self._receive()
-            if event.get("event") != "closed":
-                raise _unexpected(event)
+            while self._child.receive(self.budgets.shutdown).get("event") != "closed":
+                pass
             if not self._child.wait(self.budgets.shutdown):
-                raise Timeout(f"no end within {self.budgets.shutdown:g} s")
-            if self._child.exit_word() != "exit 0":
-                raise Closed(self._child.exit_word())
+                verdict, detail = "timeout", f"no end within {self.budgets.shutdown:.0f} s"
+            elif self._child.exit_word() != "exit 0":
+                verdict, detail = "crash", self._child.exit_word()
+        except Closed:
+            verdict, detail = "crash", self._child.exit_word()
         except ChildFault as e:
-            self._worker_fault("timeout" if isinstance(e, Timeout) else "crash", str(e))
+            verdict, detail = "timeout", str(e)
         self._drop_worker()
+        if verdict:
+            last = self.results[-1]
+            self._keep(msgspec.structs.replace(last, role="shutdown", verdict=verdict, phase="shutdown", detail=detail))
 
     def _drop_worker(self) -> None:
         if self._child:
             self._child.close()
             self._child = None
 
-    def _lost_worker(self, task: Task, verdict: str, detail: str) -> None:
-        """Charge the loss to the run key under way; between two run keys, to the worker."""
+    def _lost_worker(self, task: Task, verdict: str, detail: str | None) -> None:
         if self._child:
+            detail = detail or self._child.exit_word()
             self._child.kill()
             printed = self._child.stderr_tail().strip()
             if printed:
                 detail = f"{detail}; last words: {one_line(printed.splitlines()[-1])}"
-        run = self._current
-        if run:
-            self._finish(task, run, self._result(task, run, verdict, phase=self._phase, detail=detail))
-        else:
-            self._worker_fault(verdict, detail)
+        self._finish(task, self._current, self._result(task, self._current, verdict, phase=self._phase, detail=detail))
         self._lose(f"{verdict} in {self._phase}")
-
-    def _worker_fault(self, verdict: str, detail: str) -> None:
-        """A result in the role `shutdown`: it names the run key that the worker finished last."""
-        if self._last:
-            result = self._result(*self._last, verdict, phase=self._phase, detail=detail)
-            self._keep(msgspec.structs.replace(result, role="shutdown"))
-            self._last = None
 
     def _lose(self, why: str) -> None:
         self._drop_worker()
-        self.failures.wanting.clear()
         self._losses += 1
         if self._losses >= LOSSES_ALLOWED:
             self._set_aside = f"device set aside after {LOSSES_ALLOWED} losses, the last: {why}"
 
-    def _judge(self, task: Task, run: RunKey, dump: Path, event: Dumped) -> Result:
-        if fault := event.nonce_fault(self.nonce):
-            self._void(f"{run}: {fault}")
-        seconds: dict[str, float] = msgspec.structs.asdict(event.seconds)
-        for phase, spent in seconds.items():
-            self.seconds[phase] += spent
-        kernel = kernels.base(task.case.kernel)
-        if kernel.control:
-            dims = kernels.dimensions(kernel.output, task.case)
-            size = math.prod(dims) * numpy_type(kernel.output.element).itemsize
-            seen = observe(read_dumps(dump, event.files, size), kernel.output.element, dims)
-            inputs = self.reference.inputs.of(task.case)[1]
-            more = {"digest": seen.digest, "detail": seen.detail, "inputs": inputs, "seconds": seconds}
-            return self._result(task, run, seen.verdict, **more)
+    def _fault(self, task: Task, run: RunKey, event: dict[str, Any]) -> Result:
+        verdict = event.get("verdict")
+        if verdict not in FAULTS:
+            raise ProtocolError(f"unexpected verdict {str(verdict)[:200]}")
+        known = {f: str(event[f]) for f in ("detail", "feature", "needed", "there") if event.get(f) is not None}
+        return self._result(task, run, verdict, phase=self._phase, **known)
+
+    def _judge(self, task: Task, run: RunKey, event: dict[str, Any]) -> Result:
         try:
             begin = time.perf_counter()
             expected = self.reference.expected(task.case)
-            right = self.reference.tensor(task.case)
             self.seconds["waiting for the reference"] += time.perf_counter() - begin
+            right = self.reference.tensor(task.case)
         except InternalError as e:
             self._void(str(e), everywhere=True)
             return self._result(task, run, "not-run", detail=str(e))
         if expected.disagreement:
             self._void(f"reference and second disagree: {expected.disagreement}", everywhere=True)
-        dumps = read_dumps(dump, event.files, len(right))
-        verdict = judge(dumps, right, expected.element, expected.dims, [one_line(r, 500) for r in event.sanitizer])
-        if task.role == "known-bad" and verdict.verdict in ("match", "sanitizer"):
+        self._check_nonce(run, event)
+        try:
+            dumps = tuple(Path(f).read_bytes() for f in event["files"])
+            verdict = judge((dumps[0], dumps[1]), right, expected.element, expected.dims, event.get("sanitizer", ()))
+            seconds = {str(k): float(v) for k, v in event["seconds"].items()}
+        except (OSError, IndexError, KeyError, TypeError, ValueError) as e:
+            raise ProtocolError(f"a dump cannot be read: {e}") from e
+        for phase in seconds.keys() & self.seconds.keys():
+            self.seconds[phase] += seconds[phase]
+        if task.role == "known-bad" and verdict.verdict == "match":
             self._void(f"{run}: the known-bad twin matched, so this device's matches prove nothing")
         difference = verdict.difference
         artefacts: list[str] = []
         if difference and task.role != "known-bad":
-            found = operands_at(task.case, self.reference.inputs, difference.index)
-            difference = msgspec.structs.replace(difference, operands=found)
-            artefacts = self.failures.keep(run, dumps, right)
+            difference = msgspec.structs.replace(difference, operands=self._operands(task.case, difference.index))
+            artefacts = self._keep_failure(run, dumps, right)
         return self._result(
             task,
             run,
@@ -339,6 +344,42 @@ class DeviceRun:
             artefacts=artefacts,
             seconds=seconds | {"reference": expected.seconds},
         )
+
+    def _check_nonce(self, run: RunKey, event: dict[str, Any]) -> None:
+        nonce = self.nonce.to_bytes(4, "little").hex()
+        words = [word for receipt in event.get("receipts", []) for word in receipt]
+        if not words or any(word != nonce for word in words):
+            self._void(f"{run}: the compiled nonce {nonce} did not come back, but {words[:4]}")
+
+    def _operands(self, case: Case, index: list[int]) -> dict[str, list[int]]:
+        if not index:
+            return {}
+        kernel = kernels.base(case.kernel)
+        paths, _ = self.reference.inputs.of(case)
+        arrays: dict[str, tuple[tuple[str, ...], npt.NDArray[Any]]] = {}
+        for tensor in kernel.inputs:
+            shape = kernels.dimensions(tensor, case)
+            arrays[tensor.name] = (
+                tensor.dims,
+                np.memmap(paths[tensor.name], numpy_type(tensor.element), "r", shape=shape),
+            )
+        return operands(index, kernel.output.dims, arrays)
+
+    def _keep_failure(self, run: RunKey, dumps: tuple[bytes, ...], right: bytes) -> list[str]:
+        """Write both sides of a failure, and the compiled artefacts that the worker left, beside the records."""
+        if self._kept >= KEPT_FAILURES or len(right) > KEPT_BYTES:
+            return []
+        self._kept += 1
+        folder = self.failures / str(run).replace(";", "_").replace("/", "_")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            files = {"expected.bin": right, "actual-1.bin": dumps[0], "actual-2.bin": dumps[1]}
+            for name, data in files.items():
+                (folder / name).write_bytes(data)
+            self._artefacts.append((run, folder))
+        except OSError as e:
+            return [f"not kept: {e.strerror}"]
+        return [f"{self.failures.name}/{folder.name}"]
 
     def _keep(self, result: Result) -> None:
         self.results.append(result)
@@ -359,7 +400,3 @@ class DeviceRun:
             repeat=f"samebits run --device {self.device.id} --case '{run}'",
             **more,
         )
-
-
-def _unexpected(event: Mapping[str, Any]) -> ProtocolError:
-    return ProtocolError(f"unexpected event {one_line(str(event), 200)}")
