@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from harness import presets, shards
+from harness.backends.common import VENDORS, vendor_name
 from harness.devices import Device
 from harness.kernels import KERNELS
 from harness.records import Run, unit
@@ -16,6 +17,9 @@ PASS_ELEMENTS = 10**9
 """Output elements compared, every schedule and repeat counted, on each hardware vendor."""
 
 PASS_VENDORS = 2
+HARDWARE_VENDORS = frozenset(VENDORS.values()) - {"Microsoft", "Google", "Mesa"}
+"""Who makes hardware. Another name counts for nothing until it is added: two spellings are not two vendors."""
+
 CONTROL = "gemm_f32"
 """The kernel that must diverge somewhere, to show that the schedules do reorder."""
 
@@ -95,13 +99,14 @@ def judge(
     `others` are devices that were found and not run; `missing` are sentences of the caller. `allow_fixes`: a fixed fault
     whose entry is still there is no reason to exit with 1.
     """
+    hidden = _hidden(runs)
     runs = latest(runs)
     groups: dict[tuple[str | None, ...], list[Run]] = defaultdict(list)
     for run in runs:
         groups[unit(run.header.device)].append(run)
-    everywhere = [v.reason for run in runs for v in run.voids if v.everywhere]
+    everywhere = _void_everywhere(runs)
     rows = [_row(group, everywhere) for group in groups.values()]
-    noted = [Failure(run.header.device.id, r, run.path.name) for run in runs for r in run.results]
+    noted = [Failure(run.header.device.id, r, run.path.name) for run in runs for r in run.results] + hidden
     failures = [f for f in noted if _is_failure(f.result) and not (allow_fixes and f.result.verdict == "fix")]
     waived = [f for f in noted if f.result.verdict == "waived"]
     names = sorted({run.header.preset for run in runs})
@@ -122,6 +127,45 @@ def latest(runs: Sequence[Run]) -> list[Run]:
     """The runs without those that another one of them resumed: it carries their results."""
     parents = {run.header.parent for run in runs}
     return [run for run in runs if run.header.run_id not in parents]
+
+
+def _hidden(runs: Sequence[Run]) -> list[Failure]:
+    """Red results of resumed runs that the run which resumed them does not repeat: resuming hides no fault.
+
+    What another kernel or case version gave is no longer asked for.
+    """
+    shown = latest(runs)
+    now = {(unit(run.header.device), r.role, r.run): r for run in shown for r in run.results}
+    found = []
+    for run in runs:
+        if run in shown or run.voids:
+            continue
+        for r in run.results:
+            new = now.get((unit(run.header.device), r.role, r.run))
+            same = new is None or (new.case_version, new.kernel_hash) == (r.case_version, r.kernel_hash)
+            if (
+                TABLE[r.verdict].fails_gate
+                and r.role != "known-bad"
+                and same
+                and (new is None or new.verdict != r.verdict)
+            ):
+                found.append(Failure(run.header.device.id, r, run.path.name))
+    return found
+
+
+def _void_everywhere(runs: Sequence[Run]) -> list[str]:
+    """Why no run counts: reference and second disagreed somewhere, or two records expect different digests of one case."""
+    reasons = [v.reason for run in runs for v in run.voids if v.everywhere]
+    expected: dict[str, str] = {}
+    for run in runs:
+        for r in run.results:
+            if r.expected is None:
+                continue
+            if r.second not in (None, r.expected):
+                reasons.append(f"reference and second disagree: {r.case}: {r.expected} != {r.second}")
+            elif expected.setdefault(r.case_version, r.expected) != r.expected:
+                reasons.append(f"records disagree on what is right: {r.case}, in {run.path.name} and others")
+    return list(dict.fromkeys(reasons))
 
 
 def _is_failure(result: Result) -> bool:
@@ -186,19 +230,85 @@ def _missing(runs: Sequence[Run], rows: Sequence[Row], names: Sequence[str]) -> 
     for row in rows:
         if row.evidence:
             found.append(f"evidence of {row.device.id}: {'; '.join(row.evidence)}")
+    found += _unchecked(runs)
     vendors: dict[str, int] = defaultdict(int)
+    matched: dict[str, set[str]] = defaultdict(set)
     for row in rows:
-        if row.device.kind == "hardware" and row.device.api != "mock" and not row.evidence and row.counts.get("match"):
-            vendors[row.device.vendor] += row.elements
+        vendor = vendor_name(0, row.device.vendor)
+        made = row.device.kind == "hardware" and row.device.api != "mock" and vendor in HARDWARE_VENDORS
+        if made and not row.evidence and row.counts.get("match"):
+            vendors[vendor] += row.elements
+            mine = [run for run in runs if unit(run.header.device) == unit(row.device)]
+            matched[vendor] |= {r.case for run in mine for r in _matches(run)}
     if len(vendors) < PASS_VENDORS:
         there = f"only {', '.join(vendors)}" if vendors else "none"
         found.append(f"hardware of {PASS_VENDORS} vendors on which every case matched: there is {there}")
     for vendor, elements in sorted(vendors.items()):
         if elements < PASS_ELEMENTS:
             found.append(f"10^9 compared elements on {vendor}: there are {elements:,}; run --preset soak")
-    control = [r for run in runs for r in run.results if r.case.startswith(CONTROL + ";")]
-    if not control:
-        found.append(f"the f32 control {CONTROL}: it was not run, so nothing shows that the schedules reorder")
+    wanted = {case for case in _cases(runs) if kernel_of(case) != CONTROL}
+    for vendor in sorted(vendors):
+        unmatched = wanted - matched[vendor]
+        if unmatched:
+            found.append(f"a match on {vendor} in {len(unmatched)} cases of the preset, the first {min(unmatched)}")
+    said = control(runs)
+    if not said.startswith("diverged"):
+        found.append(f"the f32 control {CONTROL}: {said}, so nothing shows that the schedules reorder")
+    return found
+
+
+def control(runs: Sequence[Run]) -> str:
+    """What the f32 control showed: `diverged (n digests)`, the most of one case on one device, `no power` or `not run`."""
+    digests: dict[tuple[object, ...], set[str]] = defaultdict(set)
+    for run in latest(runs):
+        for r in run.results:
+            if kernel_of(r.case) == CONTROL and r.role == "case" and r.digest:
+                digests[unit(run.header.device), r.case_version].add(r.digest)
+    most = max(map(len, digests.values()), default=0)
+    return f"diverged ({most} digests)" if most > 1 else "no power" if most else "not run"
+
+
+def kernel_of(case: str) -> str:
+    """The kernel that a case id names."""
+    return case.partition(";")[0]
+
+
+def _matches(run: Run) -> list[Result]:
+    return [r for r in run.results if r.role == "case" and r.verdict in ("match", "fix")]
+
+
+def _cases(runs: Sequence[Run]) -> set[str]:
+    """The cases that a PASS wants matched: those of the presets, as pinned here; of another version, all that was planned.
+
+    Of `soak` that is the first round.
+    """
+    wanted: set[str] = set()
+    for preset, version in {(run.header.preset, run.header.preset_version) for run in runs}:
+        if presets.VERSION.get(preset) == version:
+            wanted |= {case.id for case in presets.cases(preset)}
+        else:
+            mine = [run for run in runs if (run.header.preset, run.header.preset_version) == (preset, version)]
+            wanted |= {p.case for run in mine for p in run.header.planned if p.role == "case"}
+    return wanted
+
+
+def _unchecked(runs: Sequence[Run]) -> list[str]:
+    """What a match rests on and a record does not show: the second implementation, the self-test, the known-bad twin."""
+    found = []
+    second = {r.case for run in runs for r in _matches(run) if r.second is None}
+    if second:
+        found.append(f"the second implementation's word on {len(second)} cases, the first {min(second)}")
+    for role, right, name in (
+        ("self-test", "match", "known-answer self-test"),
+        ("known-bad", "mismatch", "known-bad twin"),
+    ):
+        lacking: dict[str, set[str]] = defaultdict(set)
+        for run in runs:
+            done = {kernel_of(r.case) for r in run.results if r.role == role and r.verdict in (right, "fix", "waived")}
+            lacking[run.header.device.id] |= {kernel_of(r.case) for r in _matches(run)} - done - {CONTROL}
+        for device, kernels in lacking.items():
+            if kernels:
+                found.append(f"a {name} of {', '.join(sorted(kernels))} on {device}")
     return found
 
 

@@ -336,6 +336,7 @@ class DeviceRun:
             verdict.verdict,
             digest=verdict.digest,
             expected=expected.digest,
+            second=expected.second,
             elements=2 * (len(right) // numpy_type(expected.element).itemsize),
             leaves_type=expected.leaves_type,
             inputs=expected.inputs,
