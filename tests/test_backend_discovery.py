@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 
 from harness import backends
-from harness.backends import Driver, common, cuda_drivers, egl_vendors, opencl_icds, vulkan_icds, vulkan_identity
+from harness.backends import (
+    Driver,
+    common,
+    cuda_drivers,
+    egl_vendors,
+    oclgrind,
+    opencl_icds,
+    vulkan_icds,
+    vulkan_identity,
+)
 from harness.backends.vulkan_identity import Identity
 from harness.process import environment
 
@@ -35,6 +44,8 @@ def bare_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vulkan_icds, "FOLDERS", (str(tmp_path / "share"),))
     monkeypatch.setattr(vulkan_icds, "BROWSER_FOLDERS", (str(tmp_path / "browser"),))
     monkeypatch.setattr(vulkan_icds, "LOADER", str(library(tmp_path / "loader/libvulkan.so.1")))
+    monkeypatch.setattr(oclgrind, "FOLDERS", (str(tmp_path / "lib"), str(tmp_path / "*-linux-gnu")))
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setattr(egl_vendors, "FOLDERS", (str(tmp_path / "glvnd"),))
     monkeypatch.setattr(egl_vendors, "NODES", tmp_path / "dri")
     monkeypatch.setattr(common, "LOADER_CACHE", tmp_path / "ld.so.cache")
@@ -148,7 +159,42 @@ def test_labels_follow_the_library_and_stay_unique(tmp_path: Path) -> None:
     icd(tmp_path / "vendors/a.icd", library(tmp_path / "a/libpocl.so.2"))
     icd(tmp_path / "vendors/b.icd", library(tmp_path / "b/libpocl.so.3"))
     icd(tmp_path / "vendors/grind.icd", library(tmp_path / "liboclgrind-rt-icd.so"))
-    assert list(opencl()) == ["pocl", "b", "oclgrind"]
+    methods = ["loops", "loopvec", "repl", "cbs"]
+    names = ["pocl", *(f"pocl-{m}" for m in methods), "b", *(f"b-{m}" for m in methods), "oclgrind"]
+    assert list(opencl()) == names
+
+
+def test_each_work_group_method_of_pocl_is_a_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The row without a method takes none from the environment either; a broken PoCL is one row."""
+    monkeypatch.setenv("POCL_WORK_GROUP_METHOD", "repl")
+    pocl = library(tmp_path / "libpocl.so.2")
+    icd(tmp_path / "vendors/pocl.icd", pocl)
+    found = opencl()
+    assert found["pocl"].environment["POCL_WORK_GROUP_METHOD"] is None
+    assert found["pocl-loopvec"].environment["POCL_WORK_GROUP_METHOD"] == "loopvec"
+    assert found["pocl-loopvec"].environment["OCL_ICD_VENDORS"] == found["pocl"].environment["OCL_ICD_VENDORS"]
+    assert found["pocl-repl"].environment["POCL_MAX_WORK_GROUP_SIZE"] == "64"
+    pocl.unlink()
+    assert list(opencl()) == ["pocl"]
+
+
+@pytest.mark.parametrize("place", ["lib", "lib/oclgrind", "x86_64-linux-gnu/oclgrind", "opt/lib/oclgrind"])
+def test_oclgrind_is_found_by_its_library_and_checks_all_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """No package installs an `.icd` for it; a user's variable must not make it look at less."""
+    program = library(tmp_path / "opt/bin/oclgrind", b"#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent))
+    monkeypatch.setenv("OCLGRIND_QUICK", "1")
+    simulator = library(tmp_path / place / "liboclgrind-rt-icd.so")
+    (driver,) = opencl_icds.drivers()
+    assert (driver.label, driver.problem) == ("oclgrind", None)
+    assert driver.environment["OCL_ICD_VENDORS"] == str(simulator)
+    assert driver.environment["OCLGRIND_DATA_RACES"] == driver.environment["OCLGRIND_UNINITIALIZED"] == "1"
+    assert driver.environment["OCLGRIND_QUICK"] is None
+    icd(tmp_path / "vendors/grind.icd", simulator)
+    assert len(opencl_icds.drivers()) == 1
 
 
 @pytest.mark.parametrize("chosen", [None, "radeonsi"])

@@ -20,7 +20,7 @@ from harness.process import environment
 TRIAL = Path(__file__).with_name("backend_trial.py")
 DRIVERS = {
     "intel": ("opencl", "intel-cpu"),
-    "pocl": ("opencl", "pocl"),
+    **{name: ("opencl", name) for name in ("pocl", "pocl-loops", "pocl-loopvec", "pocl-repl")},
     "rusticl": ("opencl", "rusticl"),
     "oclgrind": ("opencl", "oclgrind"),
     "lavapipe": ("vulkan", "lvp"),
@@ -82,3 +82,18 @@ def test_a_buffer_over_the_limit_is_unsupported_and_names_it(trial: dict[str, An
     kind, message = trial["refused"]["size"]
     assert kind == "Unsupported"
     assert message.startswith("max-") and "needs 4398046511104, device has" in message
+
+
+@pytest.mark.skipif("pocl" not in NAMED, reason="SAMEBITS_EXPECT does not name pocl")
+@pytest.mark.parametrize(("method", "last"), [("loops", "done"), ("nonsense", "fault")])
+def test_a_work_group_method_that_pocl_has_not_is_not_claimed(method: str, last: str, tmp_path: Path) -> None:
+    """PoCL prints a line, takes another method and gets right results: only the line gives it away."""
+    module = backends.load("opencl")
+    (driver,) = (d for d in module.drivers() if d.label == "pocl")
+    variables = {**driver.environment, **module.cache_environment(tmp_path), "POCL_WORK_GROUP_METHOD": method}
+    command = [sys.executable, "-m", "harness.probe", "opencl"]
+    done = subprocess.run(command, env=environment(variables), capture_output=True, text=True, timeout=120)
+    event = json.loads(done.stdout.splitlines()[-1])
+    assert event["event"] == last
+    if last == "fault":
+        assert event["status"] == "unsupported" and "needs nonsense" in event["detail"]

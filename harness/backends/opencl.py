@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from harness.backends import Report
+from harness.backends import Report, oclgrind, pocl
 from harness.backends.common import buffer_bytes, first_line, is_software, vendor_name
 from harness.backends.opencl_icds import drivers as drivers
 from harness.backends.opencl_icds import library_named_by
@@ -39,13 +39,17 @@ def cache_environment(folder: Path) -> dict[str, str]:
         "CUDA_CACHE_DISABLE": "1",
         "NEO_CACHE_PERSISTENT": "0",
         "AMD_COMGR_CACHE": "0",
+        oclgrind.LOG: str(folder / "oclgrind.log"),
         "XDG_CACHE_HOME": str(folder),
     }
 
 
 def probe() -> list[dict[str, Any]]:
     """The devices of the one visible platform; [] where it has none."""
-    return [msgspec.to_builtins(_report(device)) for device in _devices()]
+    devices = _devices()
+    for device in devices[:1]:
+        pocl.check_method(device)
+    return [msgspec.to_builtins(_report(device)) for device in devices]
 
 
 def open_device(index: int) -> "OpenCL":
@@ -87,13 +91,15 @@ def _report(device: Any) -> Report:
     raw = {f: str(getattr(device, f)) for f in texts} | {f: int(getattr(device, f)) for f in ("type", "vendor_id")}
     raw |= {f"platform_{f}": str(getattr(platform, f)) for f in ("name", "vendor", "version")}
     driver = device.driver_version.strip()
+    method = os.environ.get(pocl.VARIABLE) if platform.name == pocl.PLATFORM else None
+    compiler = f"{device.opencl_c_version.strip()} / {platform.version.strip()}"
     return Report(
         name=name,
         # A software device is its maker's, whoever made the processor.
         vendor=vendor_name(0, platform.vendor) if software else vendor_name(device.vendor_id, device.vendor),
         driver=driver if driver.startswith(platform.name) else f"{platform.name} {driver}",
         kind="software" if software else "hardware",
-        compiler=f"{device.opencl_c_version.strip()} / {platform.version.strip()}",
+        compiler=f"{compiler}, work-group method {method}" if method else compiler,
         uuid=identity.get("uuid"),
         pci=identity.get("pci"),
         features=sorted([*device.extensions.split(), *([CPU] if device.type & cl.device_type.CPU else [])]),
@@ -131,11 +137,13 @@ class OpenCL:
         with self._faults(LaunchError):
             self.context = cl.Context([device])
             self.queue = cl.CommandQueue(self.context)
+        self.simulated = device.platform.name == "Oclgrind"
+        self.reports = oclgrind.Reports()
 
     def compile(self, kernel: Kernel, text: str, constants: Mapping[str, int]) -> Program:
         """Builds for the device and takes out every entry point."""
         options = ["-cl-std=CL1.2", *(f"-D{name}={value}u" for name, value in constants.items())]
-        if self.device.platform.name == "Oclgrind":
+        if self.simulated:
             # Its optimiser makes intrinsics (a funnel shift) that its interpreter does not know.
             options.append("-cl-opt-disable")
         program = self.cl.Program(self.context, text)
@@ -191,6 +199,10 @@ class OpenCL:
             for name, result in results.items():
                 self.cl.enqueue_copy(self.queue, result, bound.memory[name])
         return {name: bytes(result) for name, result in results.items()}
+
+    def sanitizer_reports(self) -> list[str]:
+        """What Oclgrind, if this is it, has reported since the last call."""
+        return self.reports.new() if self.simulated else []
 
     def artefacts(self, program: Program) -> dict[str, bytes]:
         """The program's binary: PTX text from NVIDIA, the driver's own format elsewhere."""

@@ -1,4 +1,5 @@
-"""Which OpenCL drivers a machine has, by files and variables alone: ICD files, and Intel's runtime from its wheel.
+"""Which OpenCL drivers a machine has, by files and variables alone: ICD files, and the libraries of Intel's wheel and of
+Oclgrind, which come without one that can be used.
 
 A child sees one driver because `OCL_ICD_VENDORS` names the `.icd` file, or the library, itself. A folder would not
 isolate: pip-installed runtimes put more drivers beside pyopencl's own loader.
@@ -11,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.backends import Driver
+from harness.backends import Driver, oclgrind, pocl
 from harness.backends.common import find_library, library_problem, unique_label
 
 VENDOR_FOLDERS = ("/etc/OpenCL/vendors", "/usr/local/etc/OpenCL/vendors", "/usr/share/OpenCL/vendors")
@@ -23,7 +24,7 @@ CLEARED = ("OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH", "OPENCL_LAYERS", "PYOPENCL
 
 
 def drivers() -> list[Driver]:
-    """Intel's wheel, then every `.icd` file of the system folders and of the loader's variables; one row a library."""
+    """Intel's wheel, every `.icd` file of the system folders and of the loader's variables, Oclgrind; one row a library."""
     found: list[Driver] = []
     seen: set[Path] = set()
     wheel = _intel_wheel()
@@ -41,11 +42,18 @@ def drivers() -> list[Driver]:
             names = ["intel-cpu"]
             folders = [str(path.parent), os.environ.get("LD_LIBRARY_PATH", "")]
             environment["LD_LIBRARY_PATH"] = ":".join(f for f in folders if f)
+        if "oclgrind" in names:
+            environment |= oclgrind.ENVIRONMENT
         if "rusticl" in names and "RUSTICL_ENABLE" not in os.environ:
             environment["RUSTICL_ENABLE"] = "llvmpipe"
         problem = library_problem(library) if library else "not an ICD file: it should hold the name of one library"
         label = unique_label([*names, origin.stem], (d.label for d in found))
-        found.append(Driver("opencl", label, str(origin), environment, f"{origin}: {problem}" if problem else None))
+        if "pocl" in names:
+            environment[pocl.VARIABLE] = None
+        driver = Driver("opencl", label, str(origin), environment, f"{origin}: {problem}" if problem else None)
+        found.append(driver)
+        if "pocl" in names:
+            found += pocl.rows(driver, found)
     return found
 
 
@@ -64,6 +72,7 @@ def _origins() -> Iterator[Path]:
             yield from sorted(Path(name).absolute().glob("*.icd"))
         elif name:
             yield Path(name).absolute() if "/" in name else Path(name)
+    yield from oclgrind.libraries()
 
 
 def library_named_by(origin: Path) -> str:
