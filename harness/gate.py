@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness import devices, doctor, journal, presets, selections, store
+from harness.backends import SIMULATOR
 from harness.devices import Device
 from harness.errors import NoDevice, UsageError
 from harness.journal import Journal
@@ -89,7 +90,10 @@ def execute(options: Options, say: Say) -> Outcome:
 
 
 def choose(found: Sequence[Device], options: Options) -> list[Device]:
-    """The devices to run on; raises NoDevice where a selector or --require-hardware finds none, with what to install."""
+    """The devices to run on; raises NoDevice where a selector or --require-hardware finds none, with what to install.
+
+    A simulator takes hours for more than `tiny`: there it is run when it is named, and else a row that says so.
+    """
     chosen = devices.select(found, options.devices)
     if not any(d.ok for d in found):
         reasons = "; ".join(f"{d.id}: {d.status}: {d.reason}" for d in found)
@@ -100,6 +104,8 @@ def choose(found: Sequence[Device], options: Options) -> list[Device]:
             raise NoDevice(
                 "--require-hardware: every usable device is software; `samebits doctor` tells what hides a GPU"
             )
+    if not options.devices and options.preset != "tiny":
+        chosen = [d for d in chosen if SIMULATOR not in d.features]
     return [d for d in chosen if d.kind != "compile-only"]
 
 

@@ -36,6 +36,10 @@ REGISTRY: dict[str, str] = {
 """API name -> module."""
 
 
+SIMULATOR = "simulator"
+"""A feature of our own: a device that is hundreds of times slower than others, and finds what they cannot."""
+
+
 class Driver(msgspec.Struct, frozen=True):
     """One driver that discovery probes in a child of its own.
 

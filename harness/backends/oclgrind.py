@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+PLATFORM = "Oclgrind"
 LIBRARY = "liboclgrind-rt-icd.so"
 FOLDERS = ("/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/lib/*-linux-gnu")
 LOG = "OCLGRIND_LOG"

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from harness.backends import Report, oclgrind, pocl
+from harness.backends import SIMULATOR, Report, oclgrind, pocl
 from harness.backends.common import buffer_bytes, first_line, is_software, vendor_name
 from harness.backends.opencl_icds import drivers as drivers
 from harness.backends.opencl_icds import library_named_by
@@ -93,6 +93,8 @@ def _report(device: Any) -> Report:
     driver = device.driver_version.strip()
     method = os.environ.get(pocl.VARIABLE) if platform.name == pocl.PLATFORM else None
     compiler = f"{device.opencl_c_version.strip()} / {platform.version.strip()}"
+    own = [CPU] if device.type & cl.device_type.CPU else []
+    own += [SIMULATOR] if platform.name == oclgrind.PLATFORM else []
     return Report(
         name=name,
         # A software device is its maker's, whoever made the processor.
@@ -102,7 +104,7 @@ def _report(device: Any) -> Report:
         compiler=f"{compiler}, work-group method {method}" if method else compiler,
         uuid=identity.get("uuid"),
         pci=identity.get("pci"),
-        features=sorted([*device.extensions.split(), *([CPU] if device.type & cl.device_type.CPU else [])]),
+        features=sorted([*device.extensions.split(), *own]),
         limits={n: int(getattr(device, n)) for n in numbers},
         raw=raw,
     )
@@ -137,7 +139,7 @@ class OpenCL:
         with self._faults(LaunchError):
             self.context = cl.Context([device])
             self.queue = cl.CommandQueue(self.context)
-        self.simulated = device.platform.name == "Oclgrind"
+        self.simulated = device.platform.name == oclgrind.PLATFORM
         self.reports = oclgrind.Reports()
 
     def compile(self, kernel: Kernel, text: str, constants: Mapping[str, int]) -> Program:
