@@ -143,13 +143,13 @@ def select(devices: Sequence[Device], selectors: Iterable[str]) -> list[Device]:
 def expected(devices: Sequence[Device], names: str | None = None) -> list[str]:
     """What SAMEBITS_EXPECT (or `names`, separated by commas) wants and is missing: a sentence each.
 
-    A name is a device id, `api:label`, a driver's label or an alias.
+    A name is a device id, `api:label`, a driver's label, an API or an alias.
     """
     listed = os.environ.get(EXPECT, "") if names is None else names
     missing = []
     for name in filter(None, (part.strip() for part in listed.split(","))):
         driver = ALIASES.get(name.lower(), name.lower())
-        matched = [d for d in devices if driver in (d.id.lower(), f"{d.api}:{d.label}".lower(), d.label.lower())]
+        matched = [d for d in devices if driver in (d.id.lower(), f"{d.api}:{d.label}".lower(), d.label.lower(), d.api)]
         if any(d.ok for d in matched):
             continue
         why = "; ".join(f"{d.id}: {d.status}: {d.reason}" for d in matched) or "no such driver was found"

@@ -201,6 +201,8 @@ def _driver(driver: Driver) -> Row:
     library = {
         "vulkan": lambda: vulkan_icds.library_named_by(Path(driver.origin))[0],
         "opengl": lambda: egl_vendors.library_of(Path(driver.origin)),
+        "nvrtc": lambda: driver.origin,
+        "hiprtc": lambda: driver.origin,
         "opencl": lambda: opencl_icds.library_named_by(Path(driver.origin)),
     }.get(driver.api, str)()
     if not library:

@@ -106,7 +106,7 @@ def choose(found: Sequence[Device], options: Options) -> list[Device]:
             )
     if not options.devices and options.preset != "tiny":
         chosen = [d for d in chosen if SIMULATOR not in d.features]
-    return [d for d in chosen if d.kind != "compile-only"]
+    return chosen
 
 
 def parents_of(resume: str, out: Path) -> dict[str, Run]:
@@ -142,7 +142,8 @@ def _run(
 ) -> list[Result]:
     """One device, one record."""
     todo = tasks(wanted, language_of(device))
-    reference.prefetch(task.case for task in todo)
+    if device.kind != "compile-only":  # nothing of it is compared
+        reference.prefetch(task.case for task in todo)
     run = DeviceRun(device, reference, budgets=options.budgets, memory_limit=options.memory_limit)
     header = new_header(
         device,
@@ -193,7 +194,8 @@ def _soak(
         for case in cases:
             reference.forget(case)
         over = options.soak_seconds is not None and spent >= options.soak_seconds
-        if over or elements >= presets.SOAK_ELEMENTS or any(r.verdict == "not-run" for r in results):
+        done = elements >= presets.SOAK_ELEMENTS or device.kind == "compile-only"
+        if over or done or any(r.verdict == "not-run" for r in results):
             return
 
 

@@ -187,7 +187,8 @@ def _row(group: Sequence[Run], everywhere: Sequence[str]) -> Row:
                 counts[r.verdict] += 1
                 elements += r.elements if r.verdict in ("match", "fix") else 0
             spoilt = _is_failure(r) or r.verdict == "waived" if r.role == "known-bad" else not TABLE[r.verdict].evidence
-            if spoilt:
+            # What a compiler alone does is never counted, so it is not missed either.
+            if spoilt and r.verdict != "compiled":
                 was = f" (was {r.was})" if r.was else ""
                 evidence.append(f"{r.verdict}{was}{f' in {r.phase}' if r.phase else ''}: {r.role} {r.run}")
         if not run.complete:

@@ -123,6 +123,7 @@ class DeviceRun:
         self.budgets = budgets or Budgets()
         self.memory_limit = memory_limit
         self.language = language_of(device)
+        self.compile_only = device.kind == "compile-only"
         self.nonce = secrets.randbelow(2**32 - 1) + 1
         self.results: list[Result] = []
         self.seconds = {"compile": 0.0, "upload": 0.0, "run": 0.0, "waiting for the reference": 0.0}
@@ -196,7 +197,7 @@ class DeviceRun:
             shutil.rmtree(dump, ignore_errors=True)
 
     def _request(self, task: Task, dump: Path) -> dict[str, Any]:
-        paths, _ = self.reference.inputs.of(task.case)
+        paths = {} if self.compile_only else self.reference.inputs.of(task.case)[0]
         order = dump / "order.bin"
         order.write_bytes(schedules.order_bytes(task.case.dims["k"], task.case.seed))
         return {
@@ -222,7 +223,9 @@ class DeviceRun:
             elif kind == "started" and run in task.runs:
                 self._current, self._phase = run, "run"
                 self.journal.started(str(run))
-            elif kind == "dumped" and run in task.runs:
+            elif kind == "compiled" and run in task.runs and self.compile_only:
+                self._finish(task, run, self._compiled(task, run, event))
+            elif kind == "dumped" and run in task.runs and not self.compile_only:
                 self._finish(task, run, self._judge(task, run, event))
             elif kind == "fault" and run in task.runs:
                 self._finish(task, run, self._fault(task, run, event))
@@ -302,6 +305,15 @@ class DeviceRun:
             raise ProtocolError(f"unexpected verdict {str(verdict)[:200]}")
         known = {f: str(event[f]) for f in ("detail", "feature", "needed", "there") if event.get(f) is not None}
         return self._result(task, run, verdict, phase=self._phase, **known)
+
+    def _compiled(self, task: Task, run: RunKey, event: dict[str, Any]) -> Result:
+        """What a compile-only device is worth: it built, and nobody knows what it computes."""
+        try:
+            seconds = float(event["seconds"]["compile"])
+        except (KeyError, TypeError, ValueError) as e:
+            raise ProtocolError(f"a compiled event without its seconds: {e}") from e
+        self.seconds["compile"] += seconds
+        return self._result(task, run, "compiled", seconds={"compile": seconds})
 
     def _judge(self, task: Task, run: RunKey, event: dict[str, Any]) -> Result:
         try:

@@ -8,6 +8,7 @@ cannot break the protocol. The worker installs no signal handlers: a hung or cra
     -> {"op": "artefacts", "schedule": S, "variant": V, "folder": folder}      what a program was compiled to
     -> {"op": "close"}
     <- opened(report) · phase(phase, run) · started(run) · dumped(run, files, receipts, seconds, sanitizer)
+       · compiled(run, seconds), of a compile-only device instead
        · fault(run, verdict, ...) · case-done · artefacts(files) · closed
 """
 
@@ -93,6 +94,9 @@ class Worker:
         begin = time.perf_counter()
         program = self._program(kernel, schedule, key, request)
         compiled = time.perf_counter()
+        if self.backend.report.kind == "compile-only":
+            self.channel.send({"event": "compiled", "run": key, "seconds": {"compile": compiled - begin}})
+            return
         self.phase("run", key)
         plan = kernel.plan(case, schedule)
         # Only split_k needs a large scratch buffer: two sets of buffers serve all schedules of a case.

@@ -10,10 +10,11 @@ declare -A packages=(
     [pocl]="pocl-opencl-icd"
     [rusticl]="mesa-opencl-icd"
     [oclgrind]="oclgrind"
+    [hiprtc]="libamdhip64-5 libhiprtc-builtins5" # AMD's compiler for the CUDA sources, compile-only
     [g++]="g++"
     [clang++]="clang-15 libclang-common-15-dev"  # with its sanitizers
 )
-order=(lavapipe llvmpipe swiftshader pocl rusticl oclgrind g++ clang++)
+order=(lavapipe llvmpipe swiftshader pocl rusticl oclgrind hiprtc g++ clang++)
 
 wanted=("$@")
 [ ${#wanted[@]} -gt 0 ] || wanted=("${order[@]}")

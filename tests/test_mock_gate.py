@@ -116,3 +116,20 @@ def test_drivers_that_fail_in_discovery_are_rows(monkeypatch: pytest.MonkeyPatch
     assert found["no-device"].status == "no-device"
     assert found["lying-name"].ok and found["lying-name"].kind == "software"
     assert found["match"].ok
+
+
+def test_a_compile_only_device_is_compiled_and_neither_counts_nor_is_missed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In every role, without a comparison; a kernel that it refuses is a failure as on any device."""
+    runs, judged = gate_of("compile-only,compile-only+compile-error,match", monkeypatch, tmp_path)
+    plain, refusing = runs["compile-only"], runs["compile-only+compile-error"]
+    assert {r.verdict for r in plain.results} == {"compiled"}
+    assert {r.role for r in plain.results} == {"case", "self-test", "known-bad"}
+    assert all(r.digest is None and r.elements == 0 for r in plain.results)
+    assert plain.complete and not plain.voids
+    assert set(verdicts(refusing).values()) == {"compiled", "compile-error"}
+    assert not any("mock:compile-only:0" in sentence for sentence in judged.missing)
+    assert any("mock:compile-only+compile-error:0" in sentence for sentence in judged.missing)
+    assert judged.exit_code() == 1
+    assert matrix.judge([plain, runs["match"]]).exit_code() == 0

@@ -30,6 +30,8 @@ REGISTRY: dict[str, str] = {
     "d3d12": "harness.backends.d3d12",
     "opencl": "harness.backends.opencl",
     "cuda": "harness.backends.cuda",
+    "nvrtc": "harness.backends.nvrtc",
+    "hiprtc": "harness.backends.hiprtc",
     "cuda_host": "harness.backends.cuda_host",
     "mock": "harness.backends.mock",
 }

@@ -39,6 +39,7 @@ BEHAVIOURS = {
     "no-device": "the driver is there, no device is",
     "hang-probe": "hangs when asked for its devices",
     "lying-name": "a software renderer that claims to be a graphics card",
+    "compile-only": "compiles, and cannot run",
     # while a worker lives
     "noisy": "prints 4 MiB on standard output and on standard error when opened",
     "closes-stdout": "closes standard output when opened",
@@ -143,12 +144,12 @@ def open_device(index: int) -> "Mock":
 
 
 def _report(spec: Spec, index: int) -> Report:
-    lies = "lying-name" in spec.behaviours
+    lies, only = "lying-name" in spec.behaviours, "compile-only" in spec.behaviours
     return Report(
         name="mock NVIDIA GeForce RTX 4090" if lies else f"mock {spec.label}",
         vendor="NVIDIA" if lies else spec.vendor or "mock",
         driver="llvmpipe (LLVM 15.0.6, 256 bits)" if lies else f"mock {spec.version}",
-        kind="hardware" if lies or spec.vendor else "software",
+        kind="compile-only" if only else "hardware" if lies or spec.vendor else "software",
         uuid=str(uuid.uuid5(uuid.NAMESPACE_OID, f"samebits mock {spec.label} {index}")),
         features=["device-type-cpu"],
         raw={"mock": spec.text},

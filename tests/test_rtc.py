@@ -1,0 +1,113 @@
+"""The CUDA sources through NVRTC, and through hipRTC where it is installed: compiled for each architecture, never run.
+
+The package's extra `dev` brings NVRTC: on Linux it must be there.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import kernels
+from harness.backends import common, hiprtc, load, nvrtc, rtc
+from harness.errors import UsageError
+from harness.process import environment
+
+TRIAL = """
+import json, sys
+from harness import backends, kernels, schedules
+from harness.errors import CompileError
+from harness.worker import constants_of
+module = backends.load(sys.argv[1])
+device = module.open_device(0)
+found = {"report": module.probe()[0], "files": {}, "refused": {}}
+for kernel in kernels.KERNELS:
+    if module.LANGUAGE in kernel.languages:
+        for schedule in kernel.schedules:
+            text = kernels.source(kernel, module.LANGUAGE)
+            files = device.artefacts(device.compile(kernel, text, constants_of(schedule, 12345678, False)))
+            found["files"][f"{kernel.stem} {schedule}"] = {name: data[:4].hex() for name, data in files.items()}
+            found["nonce"] = all(b"12345678" in data for name, data in files.items() if name.endswith(".ptx"))
+for fault, text in {"syntax": "broken !!", "entry": 'extern "C" __global__ void other() {}'}.items():
+    try:
+        device.compile(kernel, text, {})
+    except CompileError as e:
+        found["refused"][fault] = str(e)
+device.close()
+print(json.dumps(found))
+"""
+NAMED = os.environ.get("SAMEBITS_EXPECT", "").split(",")
+ELF = b"\x7fELF".hex()
+
+
+@pytest.fixture(scope="module", params=["nvrtc", *(["hiprtc"] if "hiprtc" in NAMED else [])])
+def trial(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """What came of one compiler's trial, and its name."""
+    if sys.platform != "linux":
+        pytest.skip("NVRTC's wheel is a dependency on Linux alone")
+    drivers = load(request.param).drivers()
+    assert drivers, f"{request.param} is not installed"
+    command = [sys.executable, "-c", TRIAL, request.param]
+    variables = environment(drivers[0].environment)
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result | {"api": request.param}
+
+
+def test_the_compiler_is_a_compile_only_device_that_names_its_architectures(trial: dict[str, Any]) -> None:
+    report = trial["report"]
+    assert report["kind"] == "compile-only"
+    wanted = {"nvrtc": nvrtc.NVRTC, "hiprtc": hiprtc.HIPRTC}[trial["api"]].architectures
+    assert report["raw"] == {"architectures": list(wanted), "refused": {}}
+    assert all(architecture in report["name"] for architecture in wanted)
+
+
+def test_every_kernel_becomes_machine_code_for_every_architecture(trial: dict[str, Any]) -> None:
+    cuda = [k for k in kernels.KERNELS if "cuda" in k.languages]
+    assert len(trial["files"]) == sum(len(k.schedules) for k in cuda)
+    architectures = trial["report"]["raw"]["architectures"]
+    suffixes = {"nvrtc": ("ptx", "cubin"), "hiprtc": ("hsaco",)}[trial["api"]]
+    for files in trial["files"].values():
+        assert sorted(files) == sorted(f"{a}.{s}" for a in architectures for s in suffixes)
+        assert all(start == ELF for name, start in files.items() if not name.endswith(".ptx"))
+    assert trial["nonce"]
+
+
+def test_what_it_refuses_is_a_compile_error_in_one_line(trial: dict[str, Any]) -> None:
+    """With the first error of the log; a program without its entry point too."""
+    first = trial["report"]["raw"]["architectures"][0]
+    assert trial["refused"]["syntax"].startswith(f"{first}: ") and "error: " in trial["refused"]["syntax"]
+    assert "has no 'multiply'" in trial["refused"]["entry"]
+    assert not any("\n" in text for text in trial["refused"].values())
+
+
+def test_libraries_of_wheels_and_of_the_system_are_drivers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each library once, under the number in its name; of the system's only the first."""
+    for folder, name in (("wheel", "libnvrtc.so.12"), ("lib", "libnvrtc.so.13"), ("lib", "libnvrtc.so.12")):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / name).write_bytes(b"text")
+    monkeypatch.setattr(common, "LOADER_CACHE", tmp_path / "none")
+    monkeypatch.setattr(common, "LIBRARY_FOLDERS", (str(tmp_path / "lib"),))
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    monkeypatch.setattr(rtc, "_in_wheels", lambda compiler: [tmp_path / "wheel/libnvrtc.so.12"])
+    found = nvrtc.drivers()
+    assert [d.label for d in found] == ["cuda12", "cuda13"]
+    assert [d.origin for d in found] == [str(tmp_path / "wheel/libnvrtc.so.12"), str(tmp_path / "lib/libnvrtc.so.13")]
+    assert all("is not a shared library" in str(d.problem) for d in found)
+    monkeypatch.setattr(rtc, "_in_wheels", lambda compiler: [tmp_path / "lib/libnvrtc.so.13"])
+    assert len(nvrtc.drivers()) == 1
+
+
+def test_a_compiler_runs_nothing() -> None:
+    """The verbs that need memory say so."""
+    device = object.__new__(rtc.CompileOnly)
+    device._compiler = nvrtc.NVRTC
+    with pytest.raises(UsageError, match="NVRTC only compiles"):
+        device.bind([], {})
+    with pytest.raises(UsageError, match="NVRTC only compiles"):
+        device.run(None, None, [], {})
