@@ -89,6 +89,12 @@ def _running(command: Any) -> Any:
             click.option(
                 "--time", "soak_seconds", type=click.FloatRange(min=1), metavar="SECONDS", help="End a soak after."
             ),
+            click.option(
+                "--optimiser",
+                type=click.Choice(["on", "off"]),
+                default="on",
+                help="Off: devices compile without optimisation; what cannot is unsupported.",
+            ),
             click.option("--identify", is_flag=True, help="Keep UUIDs and PCI addresses in records."),
         ]
     ):
@@ -134,6 +140,7 @@ def _execute(given: dict[str, Any], *, judge: bool) -> None:
         identify=given["identify"],
         soak_seconds=given["soak_seconds"],
         shard=Shard.parse(given["shard"]) if given["shard"] else None,
+        optimiser_off=given["optimiser"] == "off",
     )
     outcome = gate.execute(options, say)
     runs = expectations.apply(outcome.runs(), known)

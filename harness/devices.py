@@ -18,7 +18,7 @@ import msgspec
 
 from harness import backends, permissions
 from harness.backends import SIMULATOR, Driver, Report
-from harness.backends.common import is_software, vendor_name
+from harness.backends.common import OPTIMISER, is_software, vendor_name
 from harness.errors import NoDevice, UsageError
 from harness.process import Child, Closed, ProtocolError, Timeout, environment, one_line, python
 
@@ -174,6 +174,16 @@ def groups(devices: Sequence[Device]) -> list[list[Device]]:
     return sorted(found, key=lambda group: place[group[0].id])
 
 
+def without_optimiser(device: Device) -> Device:
+    """The device with its compiler's optimiser off; its name says so, and so its records are a row of their own."""
+    return msgspec.structs.replace(
+        device,
+        name=f"{device.name}, optimiser off",
+        compiler=f"{device.compiler}, optimiser off",
+        environment=device.environment | {OPTIMISER: "off"},
+    )
+
+
 def slug(device: Device) -> str:
     """The folder of its records: API, driver and model, without versions; the same for identical devices."""
     model = re.sub(r"\([^)]*\)|\bv?\d+\.\d+[\d.]*\b", " ", device.name)
@@ -285,7 +295,7 @@ def _device(driver: Driver, index: int, report: Report) -> Device:
         raw=report.raw,
         reason=UNTRIED if untried else SIMULATED if simulated else "",
         origin=driver.origin,
-        environment=driver.environment,
+        environment=driver.environment | {OPTIMISER: None},
     )
 
 

@@ -42,6 +42,7 @@ class Options:
     soak_seconds: float | None = None
     memory_limit: int = WORKER_MEMORY
     shard: Shard | None = None
+    optimiser_off: bool = False
 
 
 @dataclass
@@ -71,6 +72,8 @@ def execute(options: Options, say: Say) -> Outcome:
     say("looking for devices")
     outcome = Outcome(devices.discover())
     chosen = choose(outcome.devices, options)
+    if options.optimiser_off:
+        chosen = [devices.without_optimiser(device) for device in chosen]
     outcome.missing = devices.expected(outcome.devices)
     outcome.gate_run = next((p.header.gate_run for p in parents.values()), new_id())
     redactor = Redactor(salt(), identify=options.identify)
@@ -154,7 +157,8 @@ def _run(
         nonce=run.nonce,
         budgets=options.budgets.seconds(),
         options=({"cases": " ".join(options.cases)} if options.cases else {})
-        | ({"shard": str(options.shard)} if options.shard else {}),
+        | ({"shard": str(options.shard)} if options.shard else {})
+        | ({"optimiser": "off"} if options.optimiser_off else {}),
         gate_run=outcome.gate_run,
         parent=parent.header.run_id if parent else None,
     )

@@ -324,7 +324,7 @@ def frame(runs: Sequence[Run]) -> Any:
             if r.role == "case":
                 lines.append(
                     {
-                        "device": device.id,
+                        "device": device.id + (", optimiser off" if run.header.options.get("optimiser") else ""),
                         "api": device.api,
                         "kind": device.kind,
                         "vendor": device.vendor,

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness import backends, kernels, presets, schedules
+from harness.backends.common import OPTIMISER
 from harness.cases import Case, RunKey
 from harness.devices import Device
 from harness.digest import numpy_type
@@ -123,6 +124,7 @@ class DeviceRun:
         self.budgets = budgets or Budgets()
         self.memory_limit = memory_limit
         self.language = language_of(device)
+        self._flags = " --optimiser off" if device.environment.get(OPTIMISER) == "off" else ""
         self.compile_only = device.kind == "compile-only"
         self.nonce = secrets.randbelow(2**32 - 1) + 1
         self.results: list[Result] = []
@@ -410,6 +412,6 @@ class DeviceRun:
             role=task.role,
             case_version=task.case.version,
             kernel_hash=kernels.kernel_hash(kernel, self.language, run.schedule),
-            repeat=f"samebits run --device {self.device.id} --case '{run}'",
+            repeat=f"samebits run --device {self.device.id} --case '{run}'{self._flags}",
             **more,
         )

@@ -73,6 +73,11 @@ def main(api: str) -> dict[str, Any]:
     device = module.open_device(0)
     text = SOURCES[module.LANGUAGE]
     program = device.compile(KERNEL, text, {"NONCE": NONCE})
+    if api == "opencl":
+        import pyopencl as cl
+
+        said = program.build.get_build_info(device.device, cl.program_build_info.OPTIONS)
+        result["options"] = [option for option in said.split() if option == "-cl-opt-disable"]
     a = np.arange(COUNT, dtype="<u4") * np.uint32(0x01234567)
     bound = device.bind(BUFFERS, {"a": a.tobytes()})
     result["runs"] = []

@@ -11,6 +11,9 @@ from harness.kernels import GUARD_WORDS, Buffer
 
 LOADER_CACHE = Path("/etc/ld.so.cache")
 LIBRARY_FOLDERS = ("/lib", "/usr/lib", "/lib64", "/usr/lib64", "/usr/local/lib")
+OPTIMISER = "SAMEBITS_OPTIMISER"
+"""Set to "off" for a child whose device is to compile without its optimiser; `devices.without_optimiser` does it."""
+
 SOFTWARE_NAMES = re.compile(r"llvmpipe|lavapipe|softpipe|swiftshader|oclgrind|software|basic render|\bwarp\b", re.I)
 VENDORS = {
     0x10DE: "NVIDIA",
@@ -27,6 +30,11 @@ VENDORS = {
     0x10005: "Mesa",
 }
 """PCI vendor ids, and Khronos's own for those without one."""
+
+
+def optimiser_off() -> bool:
+    """Whether this child is to compile without optimisation. A backend that cannot raises Unsupported."""
+    return os.environ.get(OPTIMISER) == "off"
 
 
 def is_software(name: str) -> bool:

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from harness.backends import Report
-from harness.backends.common import buffer_bytes, first_line
+from harness.backends.common import buffer_bytes, first_line, optimiser_off
 from harness.backends.cuda_drivers import drivers as drivers
 from harness.errors import CompileError, DeviceFault, DeviceLost, LaunchError, Unsupported
 from harness.kernels import Buffer, Kernel, Language, Pass
@@ -152,6 +152,8 @@ class Cuda:
     def compile(self, kernel: Kernel, text: str, constants: Mapping[str, int]) -> Program:
         """Builds for this GPU and takes out every entry point."""
         options = ("--std=c++17", *(f"-D{name}={value}u" for name, value in constants.items()))
+        if optimiser_off():
+            options += ("-O0" if self.cupy.cuda.runtime.is_hip else "--device-debug",)
         capability = self.device.compute_capability
         if not self.cupy.cuda.runtime.is_hip and int(capability) < 75 and self.nvrtc.getVersion()[0] >= 13:
             raise CompileError(f"NVRTC 13 knows no sm_{capability}: install 'samebits[cuda12]' in place of [cuda13]")

@@ -25,7 +25,7 @@ from typing import Any
 import msgspec
 
 from harness.backends import Driver, Report
-from harness.backends.common import buffer_bytes, first_line
+from harness.backends.common import buffer_bytes, first_line, optimiser_off
 from harness.errors import CompileError, LaunchError, UsageError
 from harness.kernels import Buffer, Kernel, Language, Pass
 
@@ -144,9 +144,13 @@ def open_device(index: int) -> "CudaHost":
 class CudaHost:
     """A host compiler as a device; see `harness.backends.Backend`."""
 
-    def __init__(self, compiler: Compiler, options: Sequence[str] = ("-O2",)) -> None:
+    def __init__(self, compiler: Compiler, options: Sequence[str] = ()) -> None:
         self._compiler = compiler
-        self._options = [*options, "-std=c++17", *(SANITIZERS if compiler.sanitized else ())]
+        self._options = [
+            *(options or ["-O0" if optimiser_off() else "-O2"]),
+            "-std=c++17",
+            *(SANITIZERS if compiler.sanitized else ()),
+        ]
         if compiler.sanitized and compiler.family == "g++":
             self._options.append("-fsanitize-sections=.samebits.shared")
         self._folder = tempfile.TemporaryDirectory(prefix="samebits-")

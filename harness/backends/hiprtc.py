@@ -19,6 +19,7 @@ HIPRTC = rtc.Compiler(
     # hipRTC 5.2 aborts on what it does not know (gfx942, gfx1100): these every version since 5.0 knows.
     architectures=("gfx906", "gfx90a", "gfx1030"),
     architecture_option="--offload-arch=",
+    unoptimised="-O0",
     outputs={"hsaco": "Code"},
 )
 

@@ -18,6 +18,7 @@ NVRTC = rtc.Compiler(
     wheels=("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12"),
     architectures=("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"),
     architecture_option="--gpu-architecture=",
+    unoptimised="--device-debug",  # of NVRTC and of the assembler behind it
     outputs={"ptx": "PTX", "cubin": "CUBIN"},
 )
 

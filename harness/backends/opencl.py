@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from harness.backends import SIMULATOR, Report, oclgrind, pocl
-from harness.backends.common import buffer_bytes, first_line, is_software, vendor_name
+from harness.backends.common import buffer_bytes, first_line, is_software, optimiser_off, vendor_name
 from harness.backends.opencl_icds import drivers as drivers
 from harness.backends.opencl_icds import library_named_by
 from harness.backends.opencl_identity import identify
@@ -93,6 +93,10 @@ def _report(device: Any) -> Report:
     driver = device.driver_version.strip()
     method = os.environ.get(pocl.VARIABLE) if platform.name == pocl.PLATFORM else None
     compiler = f"{device.opencl_c_version.strip()} / {platform.version.strip()}"
+    if method:
+        compiler += f", work-group method {method}"
+    if platform.name == oclgrind.PLATFORM:
+        compiler += ", always without its optimiser"
     own = [CPU] if device.type & cl.device_type.CPU else []
     own += [SIMULATOR] if platform.name == oclgrind.PLATFORM else []
     return Report(
@@ -101,7 +105,7 @@ def _report(device: Any) -> Report:
         vendor=vendor_name(0, platform.vendor) if software else vendor_name(device.vendor_id, device.vendor),
         driver=driver if driver.startswith(platform.name) else f"{platform.name} {driver}",
         kind="software" if software else "hardware",
-        compiler=f"{compiler}, work-group method {method}" if method else compiler,
+        compiler=compiler,
         uuid=identity.get("uuid"),
         pci=identity.get("pci"),
         features=sorted([*device.extensions.split(), *own]),
@@ -145,8 +149,8 @@ class OpenCL:
     def compile(self, kernel: Kernel, text: str, constants: Mapping[str, int]) -> Program:
         """Builds for the device and takes out every entry point."""
         options = ["-cl-std=CL1.2", *(f"-D{name}={value}u" for name, value in constants.items())]
-        if self.simulated:
-            # Its optimiser makes intrinsics (a funnel shift) that its interpreter does not know.
+        # Oclgrind's optimiser makes intrinsics (a funnel shift) that its interpreter does not know.
+        if self.simulated or optimiser_off():
             options.append("-cl-opt-disable")
         program = self.cl.Program(self.context, text)
         with self._faults(CompileError), warnings.catch_warnings():

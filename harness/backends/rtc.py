@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.backends import Driver, Report
-from harness.backends.common import find_library, first_line, library_problem, unique_label
+from harness.backends.common import find_library, first_line, library_problem, optimiser_off, unique_label
 from harness.errors import CompileError, DeviceFault, UsageError
 from harness.kernels import Buffer, Kernel, Pass
 
@@ -26,7 +26,8 @@ LINE = 'extern "C" __global__ void line(unsigned int *a) { a[0] = 1u; }'
 class Compiler:
     """One of the two. `libraries`: names to look for, the first found counts; `wheels`: distributions that bring it.
 
-    `outputs`: file suffix of an artefact -> the end of the function's name that hands it out.
+    `unoptimised`: the option that turns its optimiser off. `outputs`: file suffix of an artefact -> the end of the name of
+    the function that hands it out.
     """
 
     api: str
@@ -37,6 +38,7 @@ class Compiler:
     wheels: tuple[str, ...]
     architectures: tuple[str, ...]
     architecture_option: str
+    unoptimised: str
     outputs: dict[str, str]
 
 
@@ -124,6 +126,7 @@ class CompileOnly:
     def compile(self, kernel: Kernel, text: str, constants: Mapping[str, int]) -> dict[str, bytes]:
         """Builds for every architecture; what came out by file name. Each entry point must be in each of them."""
         options = [f"-D{name}={value}u" for name, value in constants.items()]
+        options += [self._compiler.unoptimised] if optimiser_off() else []
         files = {}
         for architecture in self._architectures:
             for suffix, content in self._build(text, options, architecture).items():

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from harness.backends import Report, vulkan_identity
-from harness.backends.common import buffer_bytes, is_software, vendor_name
+from harness.backends.common import buffer_bytes, is_software, optimiser_off, vendor_name
 from harness.backends.vulkan_icds import drivers as drivers
 from harness.backends.vulkan_icds import library_named_by
 from harness.errors import CompileError, DeviceFault, DeviceLost, LaunchError, Unsupported
@@ -150,6 +150,8 @@ class Wgpu:
 
     def compile(self, kernel: Kernel, text: str, constants: Mapping[str, int]) -> dict[str, Any]:
         """A pipeline by entry point."""
+        if optimiser_off():
+            raise Unsupported("optimiser-off")
         readable, writable = 2 + len(kernel.inputs), 3
         layout = self._layout([False] * readable + [True] * writable)
         with self._faults(CompileError):
