@@ -198,17 +198,23 @@ def _driver(driver: Driver) -> Row:
     what = f"{driver.api}:{driver.label}"
     if driver.problem:
         return Row(what, driver.origin, driver.problem)
-    library = {
-        "vulkan": lambda: vulkan_icds.library_named_by(Path(driver.origin))[0],
-        "opengl": lambda: egl_vendors.library_of(Path(driver.origin)),
-        "nvrtc": lambda: driver.origin,
-        "hiprtc": lambda: driver.origin,
-        "opencl": lambda: opencl_icds.library_named_by(Path(driver.origin)),
-    }.get(driver.api, str)()
+    library = library_of(driver.api, driver.origin)
     if not library:
         return Row(what, driver.origin)
     path, problem = load_in_child(library, driver.environment)
     return Row(what, f"{driver.origin}: {path or library}", f"the library does not load: {problem}" if problem else "")
+
+
+def library_of(api: str, origin: str) -> str:
+    """The library of a driver that was found at `origin`; "" where it has none of its own."""
+    named = {
+        "vulkan": lambda: vulkan_icds.library_named_by(Path(origin))[0],
+        "opengl": lambda: egl_vendors.library_of(Path(origin)),
+        "opencl": lambda: opencl_icds.library_named_by(Path(origin)),
+        "nvrtc": lambda: origin,
+        "hiprtc": lambda: origin,
+    }
+    return named[api]() if api in named else ""
 
 
 def load_in_child(library: str, changes: dict[str, str | None]) -> tuple[str, str]:

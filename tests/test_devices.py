@@ -2,8 +2,6 @@
 
 import grp
 import os
-import shutil
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -341,42 +339,6 @@ def test_the_mend_of_a_node_depends_on_who_may_open_it(mode: int, gid: int, mend
     node = permissions.refused("/dev/kfd", mode, gid)
     assert node.mend == mend
     assert node.problem.startswith(f"no access to /dev/kfd: mode 0{mode:03o}, group ")
-
-
-BROKEN_LIBRARIES = {
-    "aborts": "#include <stdlib.h>\nvoid *clGetExtensionFunctionAddress(const char *n) { abort(); }\n",
-    "hangs": "#include <unistd.h>\nvoid *clGetExtensionFunctionAddress(const char *n) { for (;;) sleep(1); }\n",
-    "exits": "#include <stdlib.h>\n__attribute__((constructor)) static void f(void) { exit(0); }\n",
-}
-
-
-def test_real_loaders_with_broken_drivers_leave_every_other_device_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An OpenCL driver that aborts, one that hangs, one that exits, a text file, and one that points nowhere."""
-    if shutil.which("gcc") is None:
-        pytest.skip("needs gcc, to build broken drivers")
-    monkeypatch.delenv("OCL_ICD_VENDORS", raising=False)
-    before = discover(["opencl"])
-    for name, source in BROKEN_LIBRARIES.items():
-        file = tmp_path / f"{name}.so"
-        subprocess.run(["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", file], input=source, text=True, check=True)
-        (tmp_path / f"{name}.icd").write_text(f"{file}\n")
-    (tmp_path / "nowhere.icd").write_text("/no/such/library.so\n")
-    (tmp_path / "prose.icd").write_text("This is a text file.\nIt has two lines.\n")
-    monkeypatch.setenv("OCL_ICD_VENDORS", str(tmp_path))
-    rows = discover(["opencl"], budget=8.0)
-    broken = {row.label: row for row in rows if row.origin.startswith(str(tmp_path))}
-    assert {label: row.status for label, row in broken.items()} == {
-        "aborts": "crash",
-        "exits": "crash",
-        "hangs": "timeout",
-        "nowhere": "unusable",
-        "prose": "unusable",
-    }
-    assert broken["aborts"].reason.startswith("killed by SIGABRT")
-    assert broken["exits"].reason.startswith("exit 0")
-    assert [row for row in rows if row not in broken.values()] == before
 
 
 def test_a_mock_renderer_that_claims_to_be_a_graphics_card_is_software(monkeypatch: pytest.MonkeyPatch) -> None:

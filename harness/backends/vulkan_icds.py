@@ -39,7 +39,7 @@ def drivers() -> list[Driver]:
         stem = re.sub(r"(_icd)?(\.\w+)?\.json$", "", file.name)
         label = unique_label([stem, file.name.removesuffix(".json")], (d.label for d in found))
         environment: dict[str, str | None] = {"VK_DRIVER_FILES": str(file), "VK_ICD_FILENAMES": str(file)}
-        environment |= dict.fromkeys(CLEARED)
+        environment |= dict.fromkeys(CLEARED) | {"VK_LOADER_LAYERS_DISABLE": "~implicit~"}
         found.append(Driver("vulkan", label, str(file), environment, f"{file}: {problem}" if problem else None))
     return found
 
