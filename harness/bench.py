@@ -44,7 +44,7 @@ def int32_against_blas(devices: Sequence[Device], tell: Callable[[str], None], r
         paths, _ = Inputs(Path(folder)).of(case)
         blas = Child(python("harness.stopwatch", "blas"), environment(OWN_BLAS))
         with blas:
-            for device in devices:
+            for device in (d for d in devices if d.kind != "compile-only"):
                 for kernel in kernels.variants(case.kernel, language_of(device)):
                     try:
                         figures.append(_against(device, kernel.variant, case, paths, blas, Path(folder), rounds))
