@@ -2,6 +2,7 @@
 
 import grp
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -339,6 +340,19 @@ def test_the_mend_of_a_node_depends_on_who_may_open_it(mode: int, gid: int, mend
     node = permissions.refused("/dev/kfd", mode, gid)
     assert node.mend == mend
     assert node.problem.startswith(f"no access to /dev/kfd: mode 0{mode:03o}, group ")
+
+
+def test_every_name_that_the_install_script_takes_can_be_expected() -> None:
+    """CI installs by that name and expects by it."""
+    script = (Path(__file__).parent.parent / "scripts/install-software-devices.sh").read_text()
+    [names] = re.findall(r"^order=\((.*)\)$", script, re.M)
+    ids = (
+        "vulkan:lvp:0 opengl:llvmpipe:0 vulkan:vk_swiftshader:0 opencl:pocl:0 opencl:rusticl:0 opencl:oclgrind:0 "
+        "hiprtc:rocm5:0 cuda_host:g++:0 cuda_host:clang++:0"
+    )
+    there = [device(id) for id in ids.split()]
+    assert expected(there, ",".join(names.split())) == []
+    assert len(names.split()) == len(there)
 
 
 def test_a_mock_renderer_that_claims_to_be_a_graphics_card_is_software(monkeypatch: pytest.MonkeyPatch) -> None:
