@@ -4,6 +4,7 @@ import json
 import struct
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,12 @@ from harness.backends import (
     egl_vendors,
     oclgrind,
     opencl_icds,
+    opengl,
     vulkan_icds,
     vulkan_identity,
 )
 from harness.backends.vulkan_identity import Identity
+from harness.errors import DeviceFault
 from harness.process import environment
 
 SHARED_LIBRARY = b"\x7fELF" + bytes([struct.calcsize("P") // 4, 1, 1]) + bytes(64)
@@ -385,3 +388,22 @@ def test_a_compilers_log_becomes_its_first_error_without_paths() -> None:
     assert common.first_line(log) == "a.cl:2: error: e"
     assert common.first_line("\nnote\n") == "note"
     assert common.first_line("") == "refused, without a log"
+
+
+@pytest.mark.parametrize(
+    ("mapped", "name", "alone"),
+    [
+        ("libEGL.so.1 libEGL_mesa.so.0", "llvmpipe", True),
+        ("libEGL_mesa.so.0 libEGL_nvidia.so.0", "llvmpipe", False),
+        ("libEGL_mesa.so.0 libvulkan.so.1", "llvmpipe", False),
+        ("libEGL_mesa.so.0 libvulkan.so.1 libvulkan_radeon.so", "zink Vulkan 1.3(AMD Radeon)", True),
+    ],
+)
+def test_an_opengl_child_that_has_loaded_more_than_its_driver_says_so(
+    mapped: str, name: str, alone: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mesa's OpenGL on Vulkan loads both, and is one driver."""
+    monkeypatch.setattr(opengl, "MAPS", tmp_path / "maps")
+    opengl.MAPS.write_text("".join(f"7f00-7f01 r-xp 0 00:00 1 /usr/lib/{library}\n" for library in mapped.split()))
+    with nullcontext() if alone else pytest.raises(DeviceFault, match="expected one OpenGL driver"):
+        opengl._check_alone([name])
