@@ -13,7 +13,7 @@ from harness.cases import Case, parse_case
 from harness.devices import Device
 from harness.process import Child, ChildFault, environment, python
 from harness.reference import Inputs, Reference
-from harness.supervisor import language_of
+from harness.tasks import language_of
 
 SHAPE = "gemm_i32;m=1024;n=1024;k=1024;dist=full;seed=0"
 ROUNDS = 9

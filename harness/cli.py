@@ -332,9 +332,14 @@ def _print_json(data: Any) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(data), indent=2).decode())
 
 
+def _interrupt(*_: object) -> NoReturn:
+    """An ended run is sealed too. Not by SIGINT, which a shell's background job ignores."""
+    raise KeyboardInterrupt
+
+
 def main() -> NoReturn:
     """The `samebits` command: errors as one line each, and their exit codes."""
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # an ended run is sealed too
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
         code = cli.main(standalone_mode=False)
     except SamebitsError as e:

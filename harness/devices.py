@@ -191,6 +191,13 @@ def slug(device: Device) -> str:
     return re.sub(r"[^a-z0-9+]+", "-", text.lower()).strip("-")[:80].strip("-") or "device"
 
 
+def is_of(device: Device, report: Report) -> bool:
+    """Whether a device that was opened is the one that was found: a driver may list its devices in another order."""
+    opened = _device(Driver(device.api, device.label, device.origin), device.index, report)
+    opened = without_optimiser(opened) if device.environment.get(OPTIMISER) == "off" else opened
+    return all(getattr(opened, name) == getattr(device, name) for name in ("name", "driver", "uuid", "pci"))
+
+
 def _distinct(drivers: Iterable[Driver]) -> list[Driver]:
     """Drivers with labels that can be printed and are unique in their API, as ids need them."""
     found: list[Driver] = []

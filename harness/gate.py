@@ -2,24 +2,27 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from harness import devices, doctor, journal, presets, selections, store
 from harness.backends import SIMULATOR
 from harness.devices import Device
-from harness.errors import NoDevice, UsageError
+from harness.errors import NoDevice, SamebitsError, UsageError
 from harness.journal import Journal
 from harness.locks import device_lock
 from harness.privacy import Redactor, salt
-from harness.provenance import new_header, new_id
-from harness.records import Run
+from harness.provenance import new_header, new_id, recorded_device
+from harness.records import SUFFIX, Header, Key, Run
 from harness.reference import Reference
 from harness.selections import Selection, Shard
-from harness.supervisor import Budgets, DeviceRun, language_of, tasks
-from harness.verdicts import Result
+from harness.supervisor import Budgets, DeviceRun
+from harness.tasks import language_of, tasks
+from harness.verdicts import SEVERITY, Result
 
 Say = Callable[[str], None]
 
@@ -56,8 +59,9 @@ class Outcome:
     gate_run: str = ""
 
     def runs(self) -> list[Run]:
-        """The records as read back: what is judged is what was kept."""
-        return store.collect(self.records) if self.records else []
+        """The records as read back, in the order of the devices: what is judged is what was kept."""
+        runs = store.collect(self.records) if self.records else []
+        return sorted(runs, key=lambda run: self.records.index(run.path))
 
 
 def execute(options: Options, say: Say) -> Outcome:
@@ -68,28 +72,68 @@ def execute(options: Options, say: Say) -> Outcome:
 
         verified(model)
     journal.check_out(options.out)
-    parents = parents_of(options.resume, options.out) if options.resume else {}
+    if options.resume:
+        parents_of(options.resume, options.out)
     say("looking for devices")
     outcome = Outcome(devices.discover())
     chosen = choose(outcome.devices, options)
     if options.optimiser_off:
         chosen = [devices.without_optimiser(device) for device in chosen]
     outcome.missing = devices.expected(outcome.devices)
-    outcome.gate_run = next((p.header.gate_run for p in parents.values()), new_id())
     redactor = Redactor(salt(), identify=options.identify)
     with ExitStack() as stack:
         reference = stack.enter_context(Reference())
         stack.enter_context(device_lock(say))
+        # Again: whom we waited for may have gone on with it.
+        parents = parents_of(options.resume, options.out) if options.resume else []
+        outcome.gate_run = parents[0].header.gate_run if parents else new_id()
+        for device in chosen:
+            known = recorded_device(device, redactor)
+            for parent in (p for p in parents if p.header.device.id == known.id):
+                journal.check_parent(parent, known, options.preset, presets.VERSION[options.preset])
+        command = _Command(options, reference, redactor, parents, outcome, say)
         try:
             for device in chosen:
                 if options.preset == "soak":
-                    _soak(device, options, reference, redactor, outcome, say)
+                    _soak(device, command)
                 else:
-                    _run(device, wanted, options, reference, redactor, outcome, say, parents.get(device.id))
+                    _run(device, wanted, command)
         except KeyboardInterrupt:
             outcome.interrupted = True
-            say(f"interrupted; go on with `samebits gate --resume {outcome.gate_run} --preset {options.preset}`")
+            say(f"interrupted; the same command goes on with --resume {outcome.gate_run}")
     return outcome
+
+
+@dataclass(frozen=True)
+class _Command:
+    """What the runs of one command share. `parents`: the runs that it goes on with, oldest first."""
+
+    options: Options
+    reference: Reference
+    redactor: Redactor
+    parents: Sequence[Run]
+    outcome: Outcome
+    say: Say
+
+    def finished(self, header: Header) -> tuple[dict[Key, Result], str | None]:
+        """What the run of `header` need not do again, and the run that it resumes.
+
+        An interrupted resumption may hold less than the run that it resumed, so all of them are read. Where two have a
+        result of one run key, the worse one stays: no fault is resumed away.
+        """
+        wanted = {p.key for p in header.planned if p.role == "case"}
+        found: dict[Key, Result] = {}
+        parent = None
+        for run in self.parents:
+            if run.header.device.id == header.device.id and any(p.key in wanted for p in run.header.planned):
+                parent = run.header.run_id
+                for key, result in journal.carry_over(run, header).items():
+                    other = found.setdefault(key, result)
+                    if SEVERITY[result.verdict] < SEVERITY[other.verdict]:
+                        found[key] = result
+                if run.voids:
+                    found = {}
+        return found, parent
 
 
 def choose(found: Sequence[Device], options: Options) -> list[Device]:
@@ -112,62 +156,68 @@ def choose(found: Sequence[Device], options: Options) -> list[Device]:
     return chosen
 
 
-def parents_of(resume: str, out: Path) -> dict[str, Run]:
-    """The newest run of each device in the gate run to go on with, by device id.
+def parents_of(resume: str, out: Path) -> list[Run]:
+    """The runs of the gate run to go on with, each after the one that it resumed.
 
     `resume` is a record or journal, a gate run's id, or `last`. Raises UsageError, InputRefused.
     """
     path = Path(resume)
-    if path.exists() and path.is_file():
-        run = store.load(path)
-        return {run.header.device.id: run}
-    known = [store.load(p) for p in journal.unfinished() if p.stat().st_size]
-    known += store.collect([out]) if any(out.rglob("*.jsonl.gz")) else []
-    known.sort(key=lambda r: (r.header.started, r.header.run_id))
-    gate_run = known[-1].header.gate_run if resume == "last" and known else resume
-    found = {r.header.device.id: r for r in known if r.header.gate_run == gate_run}
+    named = store.load(path) if path.is_file() else None
+    runs = {run.header.run_id: run for run in [*_kept(out), *filter(None, [named])]}
+    known = sorted(runs.values(), key=lambda r: r.header.started)
+    newest = known[-1] if resume == "last" and known else named
+    gate_run = newest.header.gate_run if newest else resume
+    found = [run for run in known if run.header.gate_run == gate_run]
     if not found:
         raise UsageError(
             f"nothing to resume as {resume!r} in {out} or among the journals; name a record, or leave --resume out"
         )
-    return found
+    return sorted(found, key=lambda run: _generation(run, runs))
 
 
-def _run(
-    device: Device,
-    wanted: Iterable[Selection],
-    options: Options,
-    reference: Reference,
-    redactor: Redactor,
-    outcome: Outcome,
-    say: Say,
-    parent: Run | None = None,
-) -> list[Result]:
+def _kept(out: Path) -> Iterator[Run]:
+    """The runs that can be read: records in `out`, and journals. One killed while it wrote its header says nothing."""
+    for path in [*sorted(out.rglob(f"*{SUFFIX}")), *journal.unfinished()]:
+        with suppress(SamebitsError):
+            yield store.load(path)
+
+
+def _generation(run: Run, runs: Mapping[str, Run]) -> int:
+    """How many runs came before this one, each resumed by the next."""
+    before = 0
+    parent = runs.get(run.header.parent or "")
+    while parent and before < len(runs):
+        before, parent = before + 1, runs.get(parent.header.parent or "")
+    return before
+
+
+def _run(device: Device, wanted: Iterable[Selection], command: _Command) -> list[Result]:
     """One device, one record."""
+    options, outcome, say = command.options, command.outcome, command.say
     todo = tasks(wanted, language_of(device))
     if device.kind != "compile-only":  # nothing of it is compared
-        reference.prefetch(task.case for task in todo)
-    run = DeviceRun(device, reference, budgets=options.budgets, memory_limit=options.memory_limit)
+        command.reference.prefetch(task.case for task in todo)
+    run = DeviceRun(device, command.reference, budgets=options.budgets, memory_limit=options.memory_limit)
     header = new_header(
         device,
         options.preset,
         presets.VERSION[options.preset],
         [planned for task in todo for planned in task.planned(run.language)],
-        redactor,
+        command.redactor,
         nonce=run.nonce,
         budgets=options.budgets.seconds(),
         options=({"cases": " ".join(options.cases)} if options.cases else {})
         | ({"shard": str(options.shard)} if options.shard else {})
         | ({"optimiser": "off"} if options.optimiser_off else {}),
         gate_run=outcome.gate_run,
-        parent=parent.header.run_id if parent else None,
     )
-    finished = journal.carry_over(parent, header) if parent else {}
+    finished, parent = command.finished(header)
+    header = msgspec.structs.replace(header, parent=parent)
     total, begin = len(header.planned), time.monotonic()
     carried = f", {len(finished)} carried over" if finished else ""
     say(f"{device.id}: {device.name}: {total} run keys{carried}")
     progress = _Progress(device.id, total)
-    with Journal(header, redactor) as kept:
+    with Journal(header, command.redactor) as kept:
         try:
             run.execute(todo, kept, options.out / "failures" / header.run_id, finished, progress)
             kept.footer()
@@ -185,19 +235,18 @@ def _run(
     return run.results
 
 
-def _soak(
-    device: Device, options: Options, reference: Reference, redactor: Redactor, outcome: Outcome, say: Say
-) -> None:
+def _soak(device: Device, command: _Command) -> None:
     """Round after round, a record each, until enough elements are compared or the time is over."""
-    begin, elements = time.monotonic(), 0
+    begin, elements, limit = time.monotonic(), 0, command.options.soak_seconds
     for number, cases in enumerate(presets.soak_rounds(), 1):
-        results = _run(device, [Selection(c) for c in cases], options, reference, redactor, outcome, say)
+        results = _run(device, [Selection(c) for c in cases], command)
         elements += sum(r.elements for r in results if r.role == "case" and r.verdict == "match")
         spent = time.monotonic() - begin
-        say(f"{device.id}: round {number}: {elements:,} of {presets.SOAK_ELEMENTS:,} elements compared, {spent:.0f} s")
+        told = f"{elements:,} of {presets.SOAK_ELEMENTS:,} elements compared, {spent:.0f} s"
+        command.say(f"{device.id}: round {number}: {told}")
         for case in cases:
-            reference.forget(case)
-        over = options.soak_seconds is not None and spent >= options.soak_seconds
+            command.reference.forget(case)
+        over = limit is not None and spent >= limit
         done = elements >= presets.SOAK_ELEMENTS or device.kind == "compile-only"
         if over or done or any(r.verdict == "not-run" for r in results):
             return

@@ -18,12 +18,12 @@ from typing import Any, Self
 
 import msgspec
 
-from harness.devices import slug
+from harness.devices import Device, slug
 from harness.errors import Incomplete, SamebitsError, UsageError
 from harness.folders import state_folder
 from harness.privacy import Redactor
 from harness.provenance import utc_now
-from harness.records import JOURNAL_SUFFIX, SUFFIX, Footer, Header, Key, Planned, Run, Started, Void, unit
+from harness.records import JOURNAL_SUFFIX, SUFFIX, Footer, Header, Key, Line, Planned, Run, Started, Void, unit
 from harness.verdicts import Result
 
 _NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG)
@@ -61,7 +61,6 @@ class Journal:
         self.header = header
         self.redactor = redactor
         self.path = folder() / f"{header.stamp}__{slug(header.device)}__{header.run_id}{JOURNAL_SUFFIX}"
-        self._results: dict[Key, str] = {}
         self._ended = False
         try:
             self._file = open(self.path, "xb", buffering=0)  # noqa: SIM115 (closed by `close`)
@@ -70,7 +69,12 @@ class Journal:
                 f"journal {self.path}: {e.strerror}; name a folder that can be written in SAMEBITS_STATE_DIR"
             ) from e
         self._size = 0
-        self._write(header)
+        try:
+            self._write(header)
+        except Incomplete:
+            self.close()
+            self.path.unlink()  # there is nothing in it to go on with
+            raise
         _sync_folder(self.path.parent)
 
     def __enter__(self) -> Self:
@@ -98,18 +102,27 @@ class Journal:
         if result.artefacts:
             changes["artefacts"] = [text(a) if a.startswith(("/", "~")) else a for a in result.artefacts]
         self._write(msgspec.structs.replace(result, **changes))
-        self._results[result.role, result.run] = result.verdict
 
     def void(self, reason: str, *, everywhere: bool = False) -> None:
         """The results of this run count for nothing; `everywhere`: nor do those of any other."""
         self._write(Void(self.redactor.text(reason), everywhere))
 
     def footer(self, reason: str | None = None) -> None:
-        """The run ends here; `reason` says why, where not all that was planned was done."""
-        done = {key for key, verdict in self._results.items() if verdict != "not-run"}
-        complete = all(p.key in done for p in self.header.planned)
-        counts = dict(Counter(self._results.values()))
-        self._write(Footer(utc_now(), counts, complete, None if reason is None else self.redactor.text(reason)))
+        """The run ends here; `reason` says why, where not all that was planned was done.
+
+        It counts what is on the disk: an interrupt may have come between any two steps of this process. A second footer
+        is not written.
+        """
+        data = self.path.read_bytes()
+        self._size = data.rfind(b"\n") + 1
+        self._file.truncate(self._size)
+        lines = [msgspec.json.decode(line, type=Line) for line in data[: self._size].splitlines()]
+        if not isinstance(lines[-1], Footer):
+            results = {(r.role, r.run): r.verdict for r in lines if isinstance(r, Result)}
+            done = {key for key, verdict in results.items() if verdict != "not-run"}
+            complete = all(p.key in done for p in self.header.planned)
+            told = None if reason is None else self.redactor.text(reason)
+            self._write(Footer(utc_now(), dict(Counter(results.values())), complete, told))
         self._ended = True
 
     def seal(self, out: Path) -> Path:
@@ -155,30 +168,36 @@ def unfinished() -> list[Path]:
     return sorted(folder().glob(f"*{JOURNAL_SUFFIX}"))
 
 
-def carry_over(parent: Run, header: Header) -> dict[Key, Result]:
-    """The results of `parent` that the run of `header` need not make again: same case version and kernel hash.
-
-    Faults are carried too; what was under way or not run is not. A void run gives nothing. Raises UsageError where
-    device, driver or preset are not the parent's.
-    """
+def check_parent(parent: Run, device: Device, preset: str, version: str) -> None:
+    """Raise UsageError where device, driver or preset are not those of `parent`, which is to be resumed."""
     old = parent.header
-    if unit(old.device) != unit(header.device):
+    if unit(old.device) != unit(device):
         raise UsageError(
             f"--resume {parent.path}: it ran on {old.device.id} ({old.device.name}, {old.device.driver}), "
-            f"not {header.device.id} ({header.device.name}, {header.device.driver}); run anew without --resume"
+            f"not {device.id} ({device.name}, {device.driver}); run anew without --resume"
         )
-    if (old.preset, old.preset_version) != (header.preset, header.preset_version):
+    if (old.preset, old.preset_version) != (preset, version):
         raise UsageError(
             f"--resume {parent.path}: it ran preset {old.preset} {old.preset_version}; name that with --preset"
         )
+
+
+def carry_over(parent: Run, header: Header) -> dict[Key, Result]:
+    """The results of `parent` that the run of `header` need not make again: same case version and kernel hash.
+
+    Faults are carried too, those of a worker's end among them; what was under way or not run is not. A void run gives
+    nothing. Raises UsageError where device, driver or preset are not the parent's.
+    """
+    check_parent(parent, header.device, header.preset, header.preset_version)
     if parent.voids:
         return {}
     planned: Mapping[Key, Planned] = {p.key: p for p in header.planned}
+    by_run = {p.run: p for p in header.planned}
     return {
         (r.role, r.run): r
         for r in parent.results
         if r.verdict != "not-run"
-        and (p := planned.get((r.role, r.run)))
+        and (p := by_run.get(r.run) if r.role == "shutdown" else planned.get((r.role, r.run)))
         and (p.case_version, p.kernel_hash) == (r.case_version, r.kernel_hash)
     }
 

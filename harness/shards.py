@@ -15,7 +15,7 @@ from harness import presets, selections
 from harness.errors import InputRefused, UsageError
 from harness.records import Planned, Run, unit
 from harness.selections import Shard
-from harness.supervisor import language_of, tasks
+from harness.tasks import language_of, tasks
 
 
 def absent(runs: Sequence[Run]) -> list[tuple[Run, Shard]]:

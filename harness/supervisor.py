@@ -14,30 +14,22 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
-from harness import backends, kernels, presets, schedules
+from harness import backends, devices, kernels, schedules
 from harness.backends.common import OPTIMISER
-from harness.cases import Case, RunKey
+from harness.cases import RunKey
 from harness.devices import Device
 from harness.digest import numpy_type
-from harness.errors import InternalError
+from harness.errors import Incomplete, InternalError
+from harness.evidence import Compiled, Dumped, Failures, Fault, operands_at, read_dumps, understood
 from harness.journal import Journal
 from harness.process import Child, ChildFault, Closed, ProtocolError, Timeout, environment, one_line, python
-from harness.records import Key, Planned
+from harness.records import Key
 from harness.reference import Reference
-from harness.selections import Selection
-from harness.verdicts import Result, judge, operands
+from harness.tasks import Task, language_of
+from harness.verdicts import Result, judge
 
 LOSSES_ALLOWED = 3
-KEPT_FAILURES = 8
-"""Failures of one run whose tensors and compiled artefacts are kept, KEPT_BYTES a tensor at most."""
-
-KEPT_BYTES = 1 << 26
-
-FAULTS = ("unsupported", "compile-error", "launch-error", "device-lost")
-PHASES = ("probe", "compile", "run", "shutdown")
 
 
 @dataclass(frozen=True)
@@ -58,58 +50,16 @@ class Budgets:
         return asdict(self)
 
 
-def language_of(device: Device) -> kernels.Language:
-    """The language that `device` compiles."""
-    language: kernels.Language = backends.load(device.api).LANGUAGE
-    return language
-
-
-@dataclass
-class Task:
-    """Run keys of one case that are to be done, in one role."""
-
-    case: Case
-    role: str
-    runs: list[RunKey]
-
-    def planned(self, language: kernels.Language) -> list[Planned]:
-        """What the record's header says of it."""
-        return [
-            Planned(str(run), self.case.version, kernels.kernel_hash(kernel, language, run.schedule), self.role)
-            for run in self.runs
-            for kernel in [kernels.find(self.case.kernel, run.variant)]
-        ]
-
-
-def tasks(selections: Iterable[Selection], language: kernels.Language) -> list[Task]:
-    """What a device has to do for `selections`: first each kernel's checks, then the cases.
-
-    The checks: the known-answer self-test under every schedule and variant that is wanted, and each variant's known-bad twin.
-    """
-    cases = [Task(s.case, "case", runs) for s in selections if (runs := s.runs(language))]
-    found: list[Task] = []
-    for kernel in dict.fromkeys(task.case.kernel for task in cases):
-        wanted = {(r.schedule, r.variant): None for t in cases if t.case.kernel == kernel for r in t.runs}
-        test = presets.SELF_TEST[kernel]
-        twins = {variant: schedule for schedule, variant in reversed(wanted)}  # the first schedule of each variant
-        found.append(Task(test, "self-test", [RunKey(test.id, s, v) for s, v in wanted]))
-        found.append(Task(test, "known-bad", [RunKey(test.id, s, v) for v, s in twins.items()]))
-    return found + cases
-
-
 class _NotOpened(Exception):
-    """The device could not be opened; carries the worker's fault."""
+    """The device could not be opened; carries the verdict."""
 
-    def __init__(self, event: dict[str, Any]) -> None:
-        super().__init__(one_line(str(event.get("detail"))))
-        self.verdict = event["verdict"] if event.get("verdict") in FAULTS else "crash"
+    def __init__(self, verdict: str, detail: str) -> None:
+        super().__init__(one_line(detail))
+        self.verdict = verdict
 
 
 class DeviceRun:
-    """One device's execution of tasks.
-
-    `finished` holds results carried over from an interrupted run; `failures` is the folder for tensors and artefacts.
-    """
+    """One device's execution of tasks. A worker is not trusted: what does not fit is a ProtocolError, and it is replaced."""
 
     def __init__(
         self,
@@ -131,11 +81,10 @@ class DeviceRun:
         self.seconds = {"compile": 0.0, "upload": 0.0, "run": 0.0, "waiting for the reference": 0.0}
         self._child: Child | None = None
         self._phase = "probe"
-        self._current = RunKey("", "", "")
+        self._current: RunKey | None = None  # under way, or what a new worker is opened for
+        self._last: tuple[Task, RunKey] | None = None  # the last that a worker finished
         self._losses = 0
         self._set_aside: str | None = None
-        self._kept = 0
-        self._artefacts: list[tuple[RunKey, Path]] = []
         self._voids: set[str] = set()
 
     def execute(
@@ -146,16 +95,24 @@ class DeviceRun:
         finished: Mapping[Key, Result],
         progress: Callable[[Result], None],
     ) -> list[Result]:
-        """Do all tasks in order, but what is in `finished`; the caller holds the host's device lock.
+        """Do all tasks in order, but what is in `finished`, which comes from an interrupted run; raises Incomplete.
 
-        Tensors and artefacts of failures go into the folder `failures`.
+        The caller holds the host's device lock. Tensors and artefacts of failures go into the folder `failures`.
         """
-        self.journal, self.failures, self.finished, self.progress = journal, failures, finished, progress
+        self.journal, self.failures, self.progress = journal, Failures(failures), progress
+        for known in finished.values():  # first of all, so that every record stands alone, whenever it ends
+            self._keep(known)
         self._folder = Path(tempfile.mkdtemp(prefix="samebits-run-"))
         try:
             for task in todo:
+                task.runs = [run for run in task.runs if (task.role, str(run)) not in finished]
                 self._do(task)
             self._close_worker()
+        except OSError as e:
+            what = f"{e.strerror or e}{f': {e.filename}' if e.filename else ''}"
+            raise Incomplete(
+                f"{self.device.id}: {what}; mend it (TMPDIR names the folder), then go on with --resume"
+            ) from e
         finally:
             self._drop_worker()
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -167,11 +124,6 @@ class DeviceRun:
             self.journal.void(reason, everywhere=everywhere)
 
     def _do(self, task: Task) -> None:
-        for run in list(task.runs):
-            known = self.finished.get((task.role, str(run)))
-            if known:
-                self._keep(known)
-                task.runs.remove(run)
         while task.runs and not self._set_aside:
             self._attempt(task)
         for run in task.runs:
@@ -179,18 +131,19 @@ class DeviceRun:
 
     def _attempt(self, task: Task) -> None:
         """Send what is left of the task to a worker and take its events, until all is done or the worker is lost."""
-        self._phase, self._current = "probe", task.runs[0]
         dump = Path(tempfile.mkdtemp(dir=self._folder))
+        request = self._request(task, dump)
         try:
-            child = self._child or self._open_worker()
-            child.send(self._request(task, dump))
+            if self._child is None:
+                self._phase, self._current = "probe", task.runs[0]
+                self._open_worker()
             self._phase = "run"
-            self._take_events(child, task)
-        except Timeout:
-            detail = f"no word for {self.budgets.of(self._phase):.0f} s"
-            self._lost_worker(task, "timeout", detail)
-        except Closed:
-            self._lost_worker(task, "crash", None)
+            self._receiver().send(request)
+            self._take_events(task, dump)
+        except Timeout as e:
+            self._lost_worker(task, "timeout", str(e))
+        except Closed as e:
+            self._lost_worker(task, "crash", str(e))
         except ProtocolError as e:
             self._lost_worker(task, "crash", f"the worker spoke nonsense: {e}")
         except _NotOpened as e:
@@ -212,138 +165,166 @@ class DeviceRun:
             "nonce": self.nonce,
         }
 
-    def _take_events(self, child: Child, task: Task) -> None:
-        """Until `case-done`. A worker is not trusted: an event that does not fit is a ProtocolError."""
+    def _take_events(self, task: Task, dump: Path) -> None:
+        """Until `case-done`: of each run key `started`, each phase once at most, and what came of it."""
         by_key = {str(r): r for r in task.runs}
-        while True:
-            event = child.receive(self.budgets.of(self._phase))
-            kind, run = event.get("event"), by_key.get(str(event.get("run")))
-            if kind == "case-done":
-                break
-            if kind == "phase" and event.get("phase") in PHASES:
-                self._phase = event["phase"]
-            elif kind == "started" and run in task.runs:
+        under_way, heard = False, set[str]()
+        while (event := self._receive()).get("event") != "case-done":
+            kind, run, phase = event.get("event"), by_key.get(str(event.get("run"))), str(event.get("phase"))
+            if kind == "started" and not under_way and run in task.runs:
                 self._current, self._phase = run, "run"
+                under_way, heard = True, set()
                 self.journal.started(str(run))
-            elif kind == "compiled" and run in task.runs and self.compile_only:
-                self._finish(task, run, self._compiled(task, run, event))
-            elif kind == "dumped" and run in task.runs and not self.compile_only:
-                self._finish(task, run, self._judge(task, run, event))
-            elif kind == "fault" and run in task.runs:
-                self._finish(task, run, self._fault(task, run, event))
-                if event.get("verdict") == "device-lost":
-                    self._lose("device-lost")
-                    return
+            elif not under_way or run is None or run != self._current:
+                raise _unexpected(event)
+            elif kind == "phase" and phase in ("compile", "run") and phase not in heard:
+                heard.add(phase)
+                self._phase = phase
+            elif kind == "compiled" and self.compile_only:
+                seconds = understood(event, Compiled).seconds.compile
+                self.seconds["compile"] += seconds
+                self._finish(task, run, self._result(task, run, "compiled", seconds={"compile": seconds}))
+                under_way = False
+            elif kind == "dumped" and not self.compile_only:
+                self._finish(task, run, self._judge(task, run, dump, understood(event, Dumped)))
+                under_way = False
+            elif kind == "fault":
+                fault = understood(event, Fault)
+                self._finish(task, run, self._result(task, run, fault.verdict, phase=self._phase, **fault.said()))
+                under_way = False
+                if fault.verdict == "device-lost":
+                    return self._lose("device-lost")
             else:
-                raise ProtocolError(f"unexpected event {str(event)[:200]}")
+                raise _unexpected(event)
         if task.runs:
+            self._current = task.runs[0]
             raise ProtocolError(f"the worker left out {task.runs[0]}")
-        while self._artefacts:
-            run, folder = self._artefacts.pop()
-            child.send({"op": "artefacts", "schedule": run.schedule, "variant": run.variant, "folder": str(folder)})
-            child.receive(self.budgets.shutdown)
+        self._ask_for_artefacts(task)
+
+    def _ask_for_artefacts(self, task: Task) -> None:
+        while self.failures.wanting:
+            run, folder = self.failures.wanting.pop()
+            wanted = {"kernel": task.case.kernel, "schedule": run.schedule, "variant": run.variant}
+            self._receiver().send({"op": "artefacts", **wanted, "folder": str(folder)})
+            event = self._receive()
+            if event.get("event") != "artefacts":
+                raise _unexpected(event)
 
     def _finish(self, task: Task, run: RunKey, result: Result) -> None:
         task.runs.remove(run)
+        self._current, self._last = None, (task, run)
         self._keep(result)
 
-    def _open_worker(self) -> Child:
+    def _receiver(self) -> Child:
+        if self._child is None:
+            raise InternalError("no worker is open")
+        return self._child
+
+    def _receive(self) -> dict[str, Any]:
+        """The next event; raises ChildFault, and Incomplete where it is this host's fault and no driver's."""
+        event = self._receiver().receive(self.budgets.of(self._phase))
+        if event.get("event") == "host-fault":
+            raise OSError(one_line(str(event.get("detail"))))
+        return event
+
+    def _open_worker(self) -> None:
         cache = self._folder / "cache"
         cache.mkdir(exist_ok=True)
         changes = {**self.device.environment, **backends.load(self.device.api).cache_environment(cache)}
         command = python("harness.worker", self.device.api, str(self.device.index))
-        self._child = child = Child(command, environment(changes), memory_limit=self.memory_limit)
-        while (event := child.receive(self.budgets.probe)).get("event") != "opened":
-            if event.get("event") == "fault":
-                raise _NotOpened(event)
-        return child
+        self._child = Child(command, environment(changes), memory_limit=self.memory_limit)
+        event = self._receive()
+        if (event.get("event"), event.get("phase")) == ("phase", "probe"):
+            event = self._receive()
+        if event.get("event") == "fault":
+            fault = understood(event, Fault)
+            raise _NotOpened(fault.verdict, fault.detail)
+        if event.get("event") != "opened":
+            raise _unexpected(event)
+        report = understood(event.get("report"), backends.Report)
+        if not devices.is_of(self.device, report):
+            raise _NotOpened("crash", f"the driver opened another device than it listed there: {report.name}")
 
     def _close_worker(self) -> None:
         """A clean shutdown. A driver that hangs or crashes there spoils no result, but gives no evidence."""
         if self._child is None:
             return
-        verdict, detail = None, ""
+        self._phase = "shutdown"
         try:
             self._child.send({"op": "close"})
-            while self._child.receive(self.budgets.shutdown).get("event") != "closed":
-                pass
+            event = self._receive()
+            if (event.get("event"), event.get("phase")) == ("phase", "shutdown"):
+                event = self._receive()
+            if event.get("event") != "closed":
+                raise _unexpected(event)
             if not self._child.wait(self.budgets.shutdown):
-                verdict, detail = "timeout", f"no end within {self.budgets.shutdown:.0f} s"
-            elif self._child.exit_word() != "exit 0":
-                verdict, detail = "crash", self._child.exit_word()
-        except Closed:
-            verdict, detail = "crash", self._child.exit_word()
+                raise Timeout(f"no end within {self.budgets.shutdown:g} s")
+            if self._child.exit_word() != "exit 0":
+                raise Closed(self._child.exit_word())
         except ChildFault as e:
-            verdict, detail = "timeout", str(e)
+            self._worker_fault("timeout" if isinstance(e, Timeout) else "crash", str(e))
         self._drop_worker()
-        if verdict:
-            last = self.results[-1]
-            self._keep(msgspec.structs.replace(last, role="shutdown", verdict=verdict, phase="shutdown", detail=detail))
 
     def _drop_worker(self) -> None:
         if self._child:
             self._child.close()
             self._child = None
 
-    def _lost_worker(self, task: Task, verdict: str, detail: str | None) -> None:
+    def _lost_worker(self, task: Task, verdict: str, detail: str) -> None:
+        """Charge the loss to the run key under way; between two run keys, to the worker."""
         if self._child:
-            detail = detail or self._child.exit_word()
             self._child.kill()
             printed = self._child.stderr_tail().strip()
             if printed:
                 detail = f"{detail}; last words: {one_line(printed.splitlines()[-1])}"
-        self._finish(task, self._current, self._result(task, self._current, verdict, phase=self._phase, detail=detail))
+        run = self._current
+        if run:
+            self._finish(task, run, self._result(task, run, verdict, phase=self._phase, detail=detail))
+        else:
+            self._worker_fault(verdict, detail)
         self._lose(f"{verdict} in {self._phase}")
+
+    def _worker_fault(self, verdict: str, detail: str) -> None:
+        """A result in the role `shutdown`: it names the run key that the worker finished last."""
+        told = self._last and any((r.role, r.run) == ("shutdown", str(self._last[1])) for r in self.results)
+        if self._last and not told:
+            result = self._result(*self._last, verdict, phase=self._phase, detail=detail)
+            self._keep(msgspec.structs.replace(result, role="shutdown"))
+            self._last = None
 
     def _lose(self, why: str) -> None:
         self._drop_worker()
+        self.failures.wanting.clear()
         self._losses += 1
         if self._losses >= LOSSES_ALLOWED:
             self._set_aside = f"device set aside after {LOSSES_ALLOWED} losses, the last: {why}"
 
-    def _fault(self, task: Task, run: RunKey, event: dict[str, Any]) -> Result:
-        verdict = event.get("verdict")
-        if verdict not in FAULTS:
-            raise ProtocolError(f"unexpected verdict {str(verdict)[:200]}")
-        known = {f: str(event[f]) for f in ("detail", "feature", "needed", "there") if event.get(f) is not None}
-        return self._result(task, run, verdict, phase=self._phase, **known)
-
-    def _compiled(self, task: Task, run: RunKey, event: dict[str, Any]) -> Result:
-        """What a compile-only device is worth: it built, and nobody knows what it computes."""
-        try:
-            seconds = float(event["seconds"]["compile"])
-        except (KeyError, TypeError, ValueError) as e:
-            raise ProtocolError(f"a compiled event without its seconds: {e}") from e
-        self.seconds["compile"] += seconds
-        return self._result(task, run, "compiled", seconds={"compile": seconds})
-
-    def _judge(self, task: Task, run: RunKey, event: dict[str, Any]) -> Result:
+    def _judge(self, task: Task, run: RunKey, dump: Path, event: Dumped) -> Result:
+        if fault := event.nonce_fault(self.nonce):
+            self._void(f"{run}: {fault}")
+        seconds: dict[str, float] = msgspec.structs.asdict(event.seconds)
+        for phase, spent in seconds.items():
+            self.seconds[phase] += spent
         try:
             begin = time.perf_counter()
             expected = self.reference.expected(task.case)
-            self.seconds["waiting for the reference"] += time.perf_counter() - begin
             right = self.reference.tensor(task.case)
+            self.seconds["waiting for the reference"] += time.perf_counter() - begin
         except InternalError as e:
             self._void(str(e), everywhere=True)
             return self._result(task, run, "not-run", detail=str(e))
         if expected.disagreement:
             self._void(f"reference and second disagree: {expected.disagreement}", everywhere=True)
-        self._check_nonce(run, event)
-        try:
-            dumps = tuple(Path(f).read_bytes() for f in event["files"])
-            verdict = judge((dumps[0], dumps[1]), right, expected.element, expected.dims, event.get("sanitizer", ()))
-            seconds = {str(k): float(v) for k, v in event["seconds"].items()}
-        except (OSError, IndexError, KeyError, TypeError, ValueError) as e:
-            raise ProtocolError(f"a dump cannot be read: {e}") from e
-        for phase in seconds.keys() & self.seconds.keys():
-            self.seconds[phase] += seconds[phase]
-        if task.role == "known-bad" and verdict.verdict == "match":
+        dumps = read_dumps(dump, event.files, len(right))
+        verdict = judge(dumps, right, expected.element, expected.dims, [one_line(r, 500) for r in event.sanitizer])
+        if task.role == "known-bad" and verdict.verdict in ("match", "sanitizer"):
             self._void(f"{run}: the known-bad twin matched, so this device's matches prove nothing")
         difference = verdict.difference
         artefacts: list[str] = []
         if difference and task.role != "known-bad":
-            difference = msgspec.structs.replace(difference, operands=self._operands(task.case, difference.index))
-            artefacts = self._keep_failure(run, dumps, right)
+            found = operands_at(task.case, self.reference.inputs, difference.index)
+            difference = msgspec.structs.replace(difference, operands=found)
+            artefacts = self.failures.keep(run, dumps, right)
         return self._result(
             task,
             run,
@@ -359,42 +340,6 @@ class DeviceRun:
             artefacts=artefacts,
             seconds=seconds | {"reference": expected.seconds},
         )
-
-    def _check_nonce(self, run: RunKey, event: dict[str, Any]) -> None:
-        nonce = self.nonce.to_bytes(4, "little").hex()
-        words = [word for receipt in event.get("receipts", []) for word in receipt]
-        if not words or any(word != nonce for word in words):
-            self._void(f"{run}: the compiled nonce {nonce} did not come back, but {words[:4]}")
-
-    def _operands(self, case: Case, index: list[int]) -> dict[str, list[int]]:
-        if not index:
-            return {}
-        kernel = kernels.base(case.kernel)
-        paths, _ = self.reference.inputs.of(case)
-        arrays: dict[str, tuple[tuple[str, ...], npt.NDArray[Any]]] = {}
-        for tensor in kernel.inputs:
-            shape = kernels.dimensions(tensor, case)
-            arrays[tensor.name] = (
-                tensor.dims,
-                np.memmap(paths[tensor.name], numpy_type(tensor.element), "r", shape=shape),
-            )
-        return operands(index, kernel.output.dims, arrays)
-
-    def _keep_failure(self, run: RunKey, dumps: tuple[bytes, ...], right: bytes) -> list[str]:
-        """Write both sides of a failure, and the compiled artefacts that the worker left, beside the records."""
-        if self._kept >= KEPT_FAILURES or len(right) > KEPT_BYTES:
-            return []
-        self._kept += 1
-        folder = self.failures / str(run).replace(";", "_").replace("/", "_")
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            files = {"expected.bin": right, "actual-1.bin": dumps[0], "actual-2.bin": dumps[1]}
-            for name, data in files.items():
-                (folder / name).write_bytes(data)
-            self._artefacts.append((run, folder))
-        except OSError as e:
-            return [f"not kept: {e.strerror}"]
-        return [f"{self.failures.name}/{folder.name}"]
 
     def _keep(self, result: Result) -> None:
         self.results.append(result)
@@ -415,3 +360,7 @@ class DeviceRun:
             repeat=f"samebits run --device {self.device.id} --case '{run}'{self._flags}",
             **more,
         )
+
+
+def _unexpected(event: Mapping[str, Any]) -> ProtocolError:
+    return ProtocolError(f"unexpected event {one_line(str(event), 200)}")

@@ -5,16 +5,17 @@ cannot break the protocol. The worker installs no signal handlers: a hung or cra
 
     -> {"op": "case", "case": ID, "runs": [{"schedule": S, "variant": V}, ...], "inputs": {name: path}, "dump": folder,
         "known_bad": false, "nonce": 123}
-    -> {"op": "artefacts", "schedule": S, "variant": V, "folder": folder}      what a program was compiled to
+    -> {"op": "artefacts", "kernel": K, "schedule": S, "variant": V, "folder": folder}     what a program was compiled to
     -> {"op": "close"}
     <- opened(report) · phase(phase, run) · started(run) · dumped(run, files, receipts, seconds, sanitizer)
        · compiled(run, seconds), of a compile-only device instead
-       · fault(run, verdict, ...) · case-done · artefacts(files) · closed
+       · fault(run, verdict, ...) · case-done · artefacts(files) · closed · host-fault(detail): no driver's doing
 """
 
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,13 +65,12 @@ class Worker:
 
     def artefacts(self, request: dict[str, Any]) -> None:
         """Write what the backend can show of a program that failed."""
-        files = []
-        for (_, variant, schedule, known_bad), program in self.programs.items():
-            if (variant, schedule, known_bad) == (request["variant"], request["schedule"], False):
-                for name, content in self.backend.artefacts(program).items():
-                    (Path(request["folder"]) / name).write_bytes(content)
-                    files.append(name)
-        self.channel.send({"event": "artefacts", "files": files})
+        program = self.programs.get((request["kernel"], request["variant"], request["schedule"], False))
+        files = {} if program is None else self.backend.artefacts(program)
+        with suppress(OSError):  # the records' folder may be full; what was judged stands
+            for name, content in files.items():
+                (Path(request["folder"]) / name).write_bytes(content)
+        self.channel.send({"event": "artefacts", "files": list(files)})
 
     def _fault(self, key: str, fault: DeviceFault) -> None:
         event = {"event": "fault", "run": key, "verdict": fault.verdict, "detail": str(fault)[:4000]}
@@ -108,7 +108,11 @@ class Worker:
         for number, sentinel in enumerate(SENTINELS):
             out = self.backend.run(program, bound[place], plan.passes, fill_of(plan.buffers, sentinel))
             path = Path(request["dump"]) / f"{schedule}-{kernel.variant}-{number}.bin"
-            path.write_bytes(out[kernel.output.name])
+            try:
+                path.write_bytes(out[kernel.output.name])
+            except OSError as e:
+                self.channel.send({"event": "host-fault", "detail": f"{e.strerror}: {path.parent}"})
+                self.channel.leave()
             files.append(str(path))
             receipts.append([out["receipt"][4 * i : 4 * i + 4].hex() for i in plan.receipts])
         done = time.perf_counter()

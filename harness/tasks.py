@@ -1,0 +1,49 @@
+"""Tasks: what a device has to do for a selection of cases, its checks first, as the run keys of one case each."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from harness import backends, kernels, presets
+from harness.cases import Case, RunKey
+from harness.devices import Device
+from harness.records import Planned
+from harness.selections import Selection
+
+
+def language_of(device: Device) -> kernels.Language:
+    """The language that `device` compiles."""
+    language: kernels.Language = backends.load(device.api).LANGUAGE
+    return language
+
+
+@dataclass
+class Task:
+    """Run keys of one case that are to be done, in one role."""
+
+    case: Case
+    role: str
+    runs: list[RunKey]
+
+    def planned(self, language: kernels.Language) -> list[Planned]:
+        """What the record's header says of it."""
+        return [
+            Planned(str(run), self.case.version, kernels.kernel_hash(kernel, language, run.schedule), self.role)
+            for run in self.runs
+            for kernel in [kernels.find(self.case.kernel, run.variant)]
+        ]
+
+
+def tasks(selections: Iterable[Selection], language: kernels.Language) -> list[Task]:
+    """What a device has to do for `selections`: first each kernel's checks, then the cases.
+
+    The checks: the known-answer self-test under every schedule and variant that is wanted, and each variant's known-bad twin.
+    """
+    cases = [Task(s.case, "case", runs) for s in selections if (runs := s.runs(language))]
+    found: list[Task] = []
+    for kernel in dict.fromkeys(task.case.kernel for task in cases):
+        wanted = {(r.schedule, r.variant): None for t in cases if t.case.kernel == kernel for r in t.runs}
+        test = presets.SELF_TEST[kernel]
+        twins = {variant: schedule for schedule, variant in reversed(wanted)}  # the first schedule of each variant
+        found.append(Task(test, "self-test", [RunKey(test.id, s, v) for s, v in wanted]))
+        found.append(Task(test, "known-bad", [RunKey(test.id, s, v) for v, s in twins.items()]))
+    return found + cases
