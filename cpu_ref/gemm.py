@@ -1,6 +1,6 @@
-"""Kernel `gemm_i32`: C = A B of int32, row-major, defined modulo 2^32.
+"""The integer `gemm_*` kernels: C = A B, row-major, defined modulo 2^32 or 2^64.
 
-The reference computes the true integers, counts those that leave int32, and reduces only then.
+The reference computes the true integers, counts those that leave the type of C, and reduces only then.
 """
 
 from dataclasses import dataclass
@@ -10,21 +10,35 @@ from flint import fmpz, fmpz_mat
 from cpu_ref.integers import read_signed, write_residues
 from cpu_ref.products import exact_product
 
-_LOW, _HIGH, _MODULUS = fmpz(-(1 << 31)), fmpz((1 << 31) - 1), fmpz(1 << 32)
+Data = bytes | memoryview
 
 
 @dataclass(frozen=True)
 class Gemm:
-    """`c`: bytes of i32[m,n]. `leaves_type`: how many true values are no int32."""
+    """`c`: bytes of C. `leaves_type`: how many true values do not fit its type."""
 
     c: bytes
     leaves_type: int
 
 
-def gemm_i32(a: bytes | memoryview, b: bytes | memoryview, m: int, n: int, k: int) -> Gemm:
-    """The product of a i32[m,k] and b i32[k,n], given as little-endian bytes."""
-    left = fmpz_mat(m, k, read_signed(a, 4))
-    right = fmpz_mat(k, n, read_signed(b, 4))
-    true = exact_product(left, right)
-    inside = sum(_LOW <= v <= _HIGH for v in true)
-    return Gemm(write_residues([int(v % _MODULUS) for v in true], 4), len(true) - inside)
+def gemm_i32(a: Data, b: Data, m: int, n: int, k: int) -> Gemm:
+    """The product of a i32[m,k] and b i32[k,n], given as little-endian bytes, modulo 2^32."""
+    return _gemm(a, b, m, n, k, 4, 4)
+
+
+def gemm_i32_i64(a: Data, b: Data, m: int, n: int, k: int) -> Gemm:
+    """The product of a i32[m,k] and b i32[k,n] modulo 2^64."""
+    return _gemm(a, b, m, n, k, 4, 8)
+
+
+def gemm_i8(a: Data, b: Data, m: int, n: int, k: int) -> Gemm:
+    """The product of a i8[m,k] and b i8[k,n] modulo 2^32."""
+    return _gemm(a, b, m, n, k, 1, 4)
+
+
+def _gemm(a: Data, b: Data, m: int, n: int, k: int, width: int, out: int) -> Gemm:
+    """Operands of `width` bytes, results of `out` bytes."""
+    half, modulus = fmpz(1) << (8 * out - 1), fmpz(1) << (8 * out)
+    true = exact_product(fmpz_mat(m, k, read_signed(a, width)), fmpz_mat(k, n, read_signed(b, width)))
+    inside = sum(-half <= v < half for v in true)
+    return Gemm(write_residues([int(v % modulus) for v in true], out), len(true) - inside)

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 
 from cpu_ref.digest import tensor_digest, tensor_size
 from cpu_ref.errors import Refused, RequestRefused, WeightsRefused
-from cpu_ref.gemm import gemm_i32
+from cpu_ref.gemm import Gemm, gemm_i8, gemm_i32, gemm_i32_i64
 from cpu_ref.gguf_parser import Gguf
 from cpu_ref.integers import read_signed, write_signed
 from cpu_ref.linear import linear
@@ -41,6 +41,10 @@ class Computed:
     data: bytes
     leaves_type: int
     input_digests: dict[str, str]
+
+
+Compute = Callable[[int, int, int, dict[str, Any]], Computed]
+"""m, n, k and the inputs of a request to its answer."""
 
 
 def serve(requests: Iterable[bytes], answers: BinaryIO) -> None:
@@ -158,11 +162,16 @@ def _write(path: str, data: bytes) -> None:
         raise RequestRefused(f"'out': {os.path.basename(path)!r} cannot be written ({e.strerror})") from None
 
 
-def _gemm_i32(m: int, n: int, k: int, inputs: dict[str, Any]) -> Computed:
-    a, b = _read(inputs, "a", "i32", (m, k)), _read(inputs, "b", "i32", (k, n))
-    result = gemm_i32(a, b, m, n, k)
-    digests = {"a": tensor_digest("i32", (m, k), a), "b": tensor_digest("i32", (k, n), b)}
-    return Computed("i32", (m, n), result.c, result.leaves_type, digests)
+def _gemm(element: str, out: str, product: Callable[[Data, Data, int, int, int], Gemm]) -> Compute:
+    """The answer of one integer gemm: A and B of `element`, C of `out`."""
+
+    def compute(m: int, n: int, k: int, inputs: dict[str, Any]) -> Computed:
+        a, b = _read(inputs, "a", element, (m, k)), _read(inputs, "b", element, (k, n))
+        result = product(a, b, m, n, k)
+        digests = {"a": tensor_digest(element, (m, k), a), "b": tensor_digest(element, (k, n), b)}
+        return Computed(out, (m, n), result.c, result.leaves_type, digests)
+
+    return compute
 
 
 def _linear_q8_0(m: int, n: int, k: int, inputs: dict[str, Any]) -> Computed:
@@ -189,8 +198,10 @@ def _tensor(source: dict[str, Any], n: int, k: int) -> tuple[memoryview, str]:
     return tensor.data, name
 
 
-KERNELS: dict[str, Callable[[int, int, int, dict[str, Any]], Computed]] = {
-    "gemm_i32": _gemm_i32,
+KERNELS: dict[str, Compute] = {
+    "gemm_i32": _gemm("i32", "i32", gemm_i32),
+    "gemm_i32_i64": _gemm("i32", "i64", gemm_i32_i64),
+    "gemm_i8": _gemm("i8", "i32", gemm_i8),
     "linear_q8_0": _linear_q8_0,
 }
 """What can be asked for."""

@@ -44,7 +44,7 @@ class Case(msgspec.Struct, frozen=True):
     @property
     def version(self) -> str:
         """SHA-256 over parameters, generator version and reference version: only equal versions compare."""
-        body = {"case": self.id, "generator": GENERATOR, "reference": cpu_ref.VERSION[self.kernel]}
+        body = {"case": self.id, "generator": GENERATOR, "reference": cpu_ref.VERSION.get(self.kernel, "none")}
         return hashlib.sha256(rfc8785.dumps(body)).hexdigest()
 
 

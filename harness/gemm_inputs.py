@@ -1,6 +1,7 @@
-"""Data distributions of the `gemm_*` kernels: A [M,K] and B [K,N] as int32. Each docstring says what it can catch."""
+"""Data distributions of the `gemm_*` kernels: A [M,K] and B [K,N]. Each docstring says what it can catch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -8,19 +9,35 @@ import numpy.typing as npt
 from harness.cases import Case
 from harness.inputs import random_integers
 
-Matrix = npt.NDArray[np.int32]
+Matrix = npt.NDArray[Any]
 Pair = tuple[Matrix, Matrix]
 
 LOW, HIGH = -(2**31), 2**31 - 1
 
+TYPES: Mapping[str, type[np.signedinteger[Any]]] = {"gemm_i32": np.int32, "gemm_i32_i64": np.int32, "gemm_i8": np.int8}
+"""The element type of A and B of each integer kernel."""
 
-def _matrix(case: Case, name: str, rows: int, columns: int, low: int = LOW, high: int = HIGH) -> Matrix:
+
+def _rails(case: Case) -> tuple[int, int]:
+    """The least and the largest element."""
+    info = np.iinfo(TYPES[case.kernel])
+    return int(info.min), int(info.max)
+
+
+def _matrix(case: Case, name: str, rows: int, columns: int, low: int | None = None, high: int | None = None) -> Matrix:
+    least, largest = _rails(case)
+    low, high = least if low is None else low, largest if high is None else high
     values = random_integers(f"{case.id}/{name}", rows * columns, low, high)
-    return values.astype(np.int32).reshape(rows, columns)
+    return values.astype(TYPES[case.kernel]).reshape(rows, columns)
+
+
+def _odd(case: Case, name: str, rows: int, columns: int, low: int, high: int) -> Matrix:
+    """Odd integers in low..high, both odd."""
+    return _matrix(case, name, rows, columns, low // 2, high // 2) * 2 + 1
 
 
 def _full(case: Case, m: int, n: int, k: int) -> Pair:
-    """Uniform over all of int32: every carry and wrap; a wrong or missing term shows in nearly every output."""
+    """Uniform over the type: every carry and wrap; a wrong or missing term shows in nearly every output."""
     return _matrix(case, "a", m, k), _matrix(case, "b", k, n)
 
 
@@ -31,44 +48,50 @@ def _small(case: Case, m: int, n: int, k: int) -> Pair:
 
 def _zeros(case: Case, m: int, n: int, k: int) -> Pair:
     """All zero: stale accumulators, uninitialised workgroup memory, sentinels that survive."""
-    return np.zeros((m, k), np.int32), np.zeros((k, n), np.int32)
+    kind = TYPES[case.kernel]
+    return np.zeros((m, k), kind), np.zeros((k, n), kind)
 
 
 def _one_hot(case: Case, m: int, n: int, k: int) -> Pair:
     """One 1 in each row of A: the output is a row of B, so a wrong index is seen as a wrong row."""
-    a = np.zeros((m, k), np.int32)
+    a = np.zeros((m, k), TYPES[case.kernel])
     a[np.arange(m), random_integers(f"{case.id}/a", m, 0, k - 1)] = 1
     return a, _matrix(case, "b", k, n)
 
 
 def _identity(case: Case, m: int, n: int, k: int) -> Pair:
     """A is the identity (cut or repeated to M x K): transposed or shifted reads."""
-    a = (np.arange(m)[:, None] % k == np.arange(k)[None, :]).astype(np.int32)
+    a = (np.arange(m)[:, None] % k == np.arange(k)[None, :]).astype(TYPES[case.kernel])
     return a, _matrix(case, "b", k, n)
 
 
 def _rails_min(case: Case, m: int, n: int, k: int) -> Pair:
-    """All -2^31: (-2^31)^2 = 2^62 is 0 modulo 2^32; saturation or a wide float accumulator is not."""
-    return np.full((m, k), LOW, np.int32), np.full((k, n), LOW, np.int32)
+    """All the least value: the largest products; (-2^31)^2 = 2^62 is 0 modulo 2^32, saturation or a wide float is not."""
+    kind, low = TYPES[case.kernel], _rails(case)[0]
+    return np.full((m, k), low, kind), np.full((k, n), low, kind)
 
 
 def _rails_max(case: Case, m: int, n: int, k: int) -> Pair:
-    """All 2^31 - 1: each product is 1 modulo 2^32, so the output is K."""
-    return np.full((m, k), HIGH, np.int32), np.full((k, n), HIGH, np.int32)
+    """All the largest value: of int32 each product is 1 modulo 2^32, so the output is K."""
+    kind, high = TYPES[case.kernel], _rails(case)[1]
+    return np.full((m, k), high, kind), np.full((k, n), high, kind)
 
 
 def _rails_alternating(case: Case, m: int, n: int, k: int) -> Pair:
-    """-2^31 and 2^31 - 1 in turn by flat index: mixed signs at both ends."""
-    a = np.where(np.arange(m * k) % 2, HIGH, LOW).astype(np.int32).reshape(m, k)
-    b = np.where(np.arange(k * n) % 2, LOW, HIGH).astype(np.int32).reshape(k, n)
+    """Least and largest value in turn by flat index: mixed signs at both ends."""
+    kind, (low, high) = TYPES[case.kernel], _rails(case)
+    a = np.where(np.arange(m * k) % 2, high, low).astype(kind).reshape(m, k)
+    b = np.where(np.arange(k * n) % 2, low, high).astype(kind).reshape(k, n)
     return a, b
 
 
 def _edge(case: Case, m: int, n: int, k: int) -> Pair:
-    """True sums from 2 below to 1 above the edges of int32, both signs: saturation, and sums kept in too few bits.
+    """True sums from 2 below to 1 above the edges of the sum's type, both signs: saturation, sums kept in too few bits."""
+    return {"gemm_i32": _edge_i32, "gemm_i32_i64": _edge_i64, "gemm_i8": _edge_i8}[case.kernel](case, m, n, k)
 
-    Rows of A are +1 and -1 in turn; column j of B sums to 2^31 - 2 + j mod 4.
-    """
+
+def _edge_i32(case: Case, m: int, n: int, k: int) -> Pair:
+    """Rows of A are +1 and -1 in turn; column j of B sums to 2^31 - 2 + j mod 4."""
     a = np.ones((m, k), np.int32)
     a[1::2] = -1
     target = 2**31 - 2 + np.arange(n, dtype=np.int64) % 4
@@ -82,7 +105,46 @@ def _edge(case: Case, m: int, n: int, k: int) -> Pair:
     return a, b.astype(np.int32)
 
 
-DISTRIBUTIONS: dict[str, Callable[[Case, int, int, int], Pair]] = {
+def _edge_i64(case: Case, m: int, n: int, k: int) -> Pair:
+    """Four terms of 2^61, one of -2 + j mod 4, the rest random and without a sum; all of one sign by row. K >= 7 or cut."""
+    terms = max(k, 7)
+    a, b = np.ones((m, terms), np.int32), np.empty((terms, n), np.int64)
+    a[:, :4] = -(2**30)
+    a[1::2] *= -1
+    b[:4] = -(2**31)
+    b[4] = np.arange(n) % 4 - 2
+    span = 2**30 // terms
+    b[5:-1] = random_integers(f"{case.id}/b", (terms - 6) * n, -span, span).reshape(-1, n)
+    b[-1] = -b[5:-1].sum(axis=0)
+    return a[:, :k], b[:k].astype(np.int32)
+
+
+EDGE_I8 = 2**18 + 1
+"""The K of int8 whose sums reach the edge of int32: 2^18 terms of 2^13, and one."""
+
+
+def _edge_i8(case: Case, m: int, n: int, k: int) -> Pair:
+    """All terms 64 * 128 but the last, -2 + j mod 4; all of one sign by row. At K = EDGE_I8 that is the edge."""
+    a, b = np.full((m, k), -64, np.int8), np.full((k, n), -128, np.int8)
+    a[:, -1] = 1
+    a[1::2] *= -1
+    b[-1] = np.arange(n) % 4 - 2
+    return a, b
+
+
+def _odd_steps(case: Case, m: int, n: int, k: int) -> Pair:
+    """Odd products of one sign by row whose sums pass 2^24 (2^53 of 64-bit sums) and stay in: a float accumulator rounds."""
+    sign = np.where(np.arange(m) % 2, -1, 1)[:, None]
+    if case.kernel == "gemm_i8":
+        return (_odd(case, "a", m, k, 101, 127) * sign).astype(np.int8), _odd(case, "b", k, n, 101, 127)
+    if case.kernel == "gemm_i32":
+        top = 2**26 // k | 1
+        return (_odd(case, "a", m, k, 1, 15) * sign).astype(np.int32), _odd(case, "b", k, n, top // 2 | 1, top)
+    top = HIGH // k | 1
+    return (_odd(case, "a", m, k, 2**30 + 1, HIGH) * sign).astype(np.int32), _odd(case, "b", k, n, top // 2 | 1, top)
+
+
+INTEGERS: dict[str, Callable[[Case, int, int, int], Pair]] = {
     "full": _full,
     "small": _small,
     "zeros": _zeros,
@@ -92,11 +154,31 @@ DISTRIBUTIONS: dict[str, Callable[[Case, int, int, int], Pair]] = {
     "rails_max": _rails_max,
     "rails_alternating": _rails_alternating,
     "edge": _edge,
+    "odd_steps": _odd_steps,
 }
 
 
+def _magnitudes(case: Case, m: int, n: int, k: int) -> Pair:
+    """Float32 of 24 random bits times 2^-12 to 2^12: sums of mixed magnitudes, which round differently in each order."""
+    return _floats(case, "a", m, k), _floats(case, "b", k, n)
+
+
+def _floats(case: Case, name: str, rows: int, columns: int) -> Matrix:
+    bits = random_integers(f"{case.id}/{name}", rows * columns, -(2**24), 2**24)
+    power = random_integers(f"{case.id}/{name}/power", rows * columns, -12, 12)
+    return np.ldexp(bits.astype(np.float32), power - 24).astype(np.float32).reshape(rows, columns)
+
+
+FLOATS: dict[str, Callable[[Case, int, int, int], Pair]] = {"magnitudes": _magnitudes}
+
+
+def distributions(kernel: str) -> dict[str, Callable[[Case, int, int, int], Pair]]:
+    """The distributions of a kernel by name."""
+    return INTEGERS if kernel in TYPES else FLOATS
+
+
 def gemm_inputs(case: Case) -> dict[str, npt.NDArray[np.generic]]:
-    """`a` [M,K] and `b` [K,N], int32."""
+    """`a` [M,K] and `b` [K,N] in the kernel's element type."""
     m, n, k = (case.dims[d] for d in "mnk")
-    a, b = DISTRIBUTIONS[case.dist](case, m, n, k)
+    a, b = distributions(case.kernel)[case.dist](case, m, n, k)
     return {"a": a, "b": b}

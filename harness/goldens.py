@@ -8,12 +8,14 @@ from harness import presets
 from harness.cases import Case
 from harness.errors import UsageError
 from harness.folders import data_root, golden_root
+from harness.kernels import base
 from harness.reference import Expected, Reference, golden_entry
 
 
 def of_preset(preset: str) -> list[Case]:
-    """The cases of `preset` and the self-tests."""
-    return list({c.id: c for c in [*presets.SELF_TEST.values(), *presets.cases(preset)]}.values())
+    """The cases of `preset` and the self-tests, but the control's, which have no right answer."""
+    cases = {c.id: c for c in [*presets.SELF_TEST.values(), *presets.cases(preset)]}
+    return [c for c in cases.values() if not base(c.kernel).control]
 
 
 def derive(

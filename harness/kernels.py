@@ -81,7 +81,10 @@ class Plan:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A catalogue entry: one kernel in one variant. `needs` names device features by language."""
+    """A catalogue entry: one kernel in one variant. `needs` names device features by language.
+
+    `control`: its result is not defined to the bit, so it has no reference and is never judged right or wrong.
+    """
 
     name: str
     variant: str
@@ -99,6 +102,7 @@ class Kernel:
     schedules: tuple[str, ...] = schedules.NAMES
     needs: dict[str, tuple[str, ...]] = field(default_factory=dict)
     multiples: dict[str, int] = field(default_factory=dict)
+    control: bool = False
 
     def check(self, case: Case) -> None:
         """Raise UsageError where a dimension is no multiple of what the kernel needs, or names what it has not."""
@@ -199,17 +203,27 @@ def _linear_passes(case: Case, schedule: str) -> tuple[Pass, ...]:
     return tuple(passes)
 
 
-def _gemm(variant: str, stem: str, purpose: str, **more: object) -> Kernel:
+GEMM_ELEMENTS = {
+    "gemm_i32": ("i32", "i32"),
+    "gemm_i32_i64": ("i32", "i64"),
+    "gemm_i8": ("i8", "i32"),
+    "gemm_f32": ("f32", "f32"),
+}
+"""Element types of A and B, and of C."""
+
+
+def _gemm(name: str, variant: str, stem: str, purpose: str, **more: object) -> Kernel:
+    element, output = GEMM_ELEMENTS[name]
     return Kernel(
-        name="gemm_i32",
+        name=name,
         variant=variant,
         stem=stem,
         shape=("m", "n", "k"),
-        inputs=(Tensor("a", "i32", ("m", "k")), Tensor("b", "i32", ("k", "n"))),
-        output=Tensor("c", "i32", ("m", "n")),
+        inputs=(Tensor("a", element, ("m", "k")), Tensor("b", element, ("k", "n"))),
+        output=Tensor("c", output, ("m", "n")),
         entries=("multiply", "combine"),
         purpose=purpose,
-        distributions=tuple(gemm_inputs.DISTRIBUTIONS),
+        distributions=tuple(gemm_inputs.distributions(name)),
         generate=gemm_inputs.gemm_inputs,
         **more,  # type: ignore[arg-type]
     )
@@ -234,8 +248,9 @@ def _linear(variant: str, stem: str, purpose: str, **more: object) -> Kernel:
 
 
 KERNELS: tuple[Kernel, ...] = (
-    _gemm("base", "gemm_i32", "C = A B of int32, sums modulo 2^32, 16 x 16 tiles", passes=_gemm_passes),
+    _gemm("gemm_i32", "base", "gemm_i32", "C = A B of int32, sums modulo 2^32, 16 x 16 tiles", passes=_gemm_passes),
     _gemm(
+        "gemm_i32",
         "fast",
         "gemm_i32_fast",
         "the same, strips of 8 rows by two vectors of 16 columns, for CPU devices",
@@ -243,6 +258,32 @@ KERNELS: tuple[Kernel, ...] = (
         languages=("opencl",),
         schedules=("forward", "split_k"),
         needs={"opencl": ("device-type-cpu",)},
+    ),
+    _gemm(
+        "gemm_i32_i64",
+        "base",
+        "gemm_i32_i64",
+        "C = A B of int32, sums modulo 2^64 in 32-bit limbs",
+        passes=_gemm_passes,
+        preludes=("int64_limbs",),
+    ),
+    _gemm(
+        "gemm_i32_i64",
+        "int64",
+        "gemm_i32_i64_int64",
+        "the same with native 64-bit integers",
+        passes=_gemm_passes,
+        needs={"wgsl": ("shader-int64",)},
+    ),
+    _gemm("gemm_i8", "base", "gemm_i8", "C = A B of int8, four to a word, sums modulo 2^32", passes=_gemm_passes),
+    _gemm(
+        "gemm_f32",
+        "base",
+        "gemm_f32",
+        "the control: the loops of gemm_i32 in float32, where the order of the terms shows",
+        passes=_gemm_passes,
+        preludes=("float_bits",),
+        control=True,
     ),
     _linear(
         "base",

@@ -9,7 +9,7 @@ from harness import gemm_inputs, linear_inputs
 from harness.cases import Case
 from harness.errors import UsageError
 
-VERSION = {"tiny": "1", "quick": "1", "full": "1", "soak": "1"}
+VERSION = {"tiny": "2", "quick": "2", "full": "2", "soak": "2"}
 """Preset name -> version."""
 
 PURPOSE = {
@@ -40,6 +40,17 @@ _GEMM_FULL = [
     ((512, 512, 512), "whole tiles, enough workgroups to fill a GPU"),
     ((1024, 1024, 1024), "several dispatches, the speed shape"),
 ]
+_GEMM_I64_QUICK = [
+    ((33, 65, 100), "K is no multiple of any tile, M and N one past a tile"),
+    ((64, 768, 768), "a transformer's square projection"),
+    ((8, 8, 65537), "the longest K: 2049 tiles, the last of one term"),
+]
+_GEMM_I8_QUICK = [
+    ((33, 65, 101), "rows begin at every byte of a word"),
+    ((64, 768, 768), "a transformer's square projection: whole words only"),
+    ((9, 7, 16385), "a long K, odd in all"),
+]
+_EDGE_I8 = (4, 4, gemm_inputs.EDGE_I8)
 _LINEAR_SMALL = [
     ((1, 1, 32), "one block"),
     ((3, 17, 96), "rows that start off a word boundary, three blocks"),
@@ -51,7 +62,11 @@ _LINEAR_QUICK = [
 ]
 
 
-def _case(kernel: str, shape: tuple[int, int, int], dist: str, seed: int, reason: str) -> Case:
+Shape = tuple[int, int, int]
+Shaped = tuple[Shape, str]
+
+
+def _case(kernel: str, shape: Shape, dist: str, seed: int, reason: str) -> Case:
     return Case(kernel, tuple(zip("mnk", shape, strict=True)), dist, seed, reason=reason)
 
 
@@ -60,14 +75,13 @@ def _catches(function: object) -> str:
     return (function.__doc__ or "").strip().splitlines()[0]
 
 
-def _gemm(
-    shapes: list[tuple[tuple[int, int, int], str]], dist_shapes: list[tuple[int, int, int]], seed: int
-) -> list[Case]:
-    cases = [_case("gemm_i32", shape, "full", seed, reason) for shape, reason in shapes]
+def _gemm(kernel: str, shapes: list[Shaped], dist_shapes: list[Shape], seed: int) -> list[Case]:
+    """`full` in all shapes, the other distributions in some. The edge of int8 sums needs a K of its own."""
+    cases = [_case(kernel, shape, "full", seed, reason) for shape, reason in shapes]
     for shape in dist_shapes:
-        for dist, function in gemm_inputs.DISTRIBUTIONS.items():
-            if dist != "full":
-                cases.append(_case("gemm_i32", shape, dist, seed, _catches(function)))
+        for dist, function in gemm_inputs.distributions(kernel).items():
+            if dist != "full" and (kernel, dist) != ("gemm_i8", "edge"):
+                cases.append(_case(kernel, shape, dist, seed, _catches(function)))
     return cases
 
 
@@ -84,14 +98,20 @@ def _linear(
 
 def _tiny(seed: int) -> list[Case]:
     return [
-        *_gemm(_GEMM_SMALL, [(5, 18, 37)], seed),
+        *_gemm("gemm_i32", _GEMM_SMALL, [(5, 18, 37)], seed),
+        *_gemm("gemm_i32_i64", _GEMM_SMALL, [(5, 18, 37)], seed),
+        *_gemm("gemm_i8", _GEMM_SMALL, [(5, 18, 37)], seed),
+        *_gemm("gemm_f32", [], [(5, 18, 37)], seed),
         *_linear(_LINEAR_SMALL, [(2, 5, 64)], seed),
     ]
 
 
 def _quick(seed: int) -> list[Case]:
     return [
-        *_gemm(_GEMM_SMALL + _GEMM_QUICK, [(33, 65, 100)], seed),
+        *_gemm("gemm_i32", _GEMM_SMALL + _GEMM_QUICK, [(33, 65, 100)], seed),
+        *_gemm("gemm_i32_i64", _GEMM_SMALL + _GEMM_I64_QUICK, [(33, 65, 100)], seed),
+        *_gemm("gemm_i8", _GEMM_SMALL + _GEMM_I8_QUICK, [(17, 33, 1501)], seed),
+        *_gemm("gemm_f32", [], [(33, 65, 100), (64, 768, 768)], seed),
         *_linear(_LINEAR_SMALL + _LINEAR_QUICK, [(3, 65, 96)], seed),
     ]
 
@@ -99,7 +119,10 @@ def _quick(seed: int) -> list[Case]:
 def _full(seed: int) -> list[Case]:
     cases = [
         *_quick(seed),
-        *_gemm(_GEMM_FULL, [(64, 768, 768)], seed),
+        *_gemm("gemm_i32", _GEMM_FULL, [(64, 768, 768)], seed),
+        *_gemm("gemm_i32_i64", _GEMM_FULL[:1], [(64, 768, 768)], seed),
+        *_gemm("gemm_i8", _GEMM_FULL, [], seed),
+        _case("gemm_i8", _EDGE_I8, "edge", seed, _catches(gemm_inputs.INTEGERS["edge"])),
         *_linear([], [(4, 1536, 576)], seed),
     ]
     return [*cases, REAL] if seed == 0 else cases
@@ -117,10 +140,10 @@ REAL = Case(
 _MANY_OUTPUTS = ((2048, 2016, 32), "many outputs for few terms: counts towards 10^9 compared elements")
 
 SELF_TEST = {
-    "gemm_i32": _case("gemm_i32", (17, 19, 33), "full", 0, "known answer, committed"),
+    **{k: _case(k, (17, 19, 33), "full", 0, "known answer, committed") for k in gemm_inputs.TYPES},
     "linear_q8_0": _case("linear_q8_0", (3, 17, 96), "full", 0, "known answer, committed"),
 }
-"""The known-answer self-test of each kernel. Its known-bad twin (the last term left out) must mismatch on it."""
+"""The known-answer self-test of each kernel but the control. Its known-bad twin (the last term left out) must mismatch on it."""
 
 
 def pinned(text: str) -> str:
@@ -142,7 +165,7 @@ def cases(preset: str) -> list[Case]:
 
 def soak_round(seed: int) -> list[Case]:
     """The cases of one round of `soak`, 1, 2, 3, ...: those of `full` with that seed, and one of many outputs."""
-    return [*_full(seed), *_gemm([_MANY_OUTPUTS], [], seed)]
+    return [*_full(seed), *_gemm("gemm_i32", [_MANY_OUTPUTS], [], seed)]
 
 
 def soak_rounds() -> Iterator[list[Case]]:

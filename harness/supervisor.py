@@ -27,7 +27,7 @@ from harness.process import Child, ChildFault, Closed, ProtocolError, Timeout, e
 from harness.records import Key
 from harness.reference import Reference
 from harness.tasks import Task, language_of
-from harness.verdicts import Result, judge
+from harness.verdicts import Result, judge, observe
 
 LOSSES_ALLOWED = 3
 
@@ -305,6 +305,8 @@ class DeviceRun:
         seconds: dict[str, float] = msgspec.structs.asdict(event.seconds)
         for phase, spent in seconds.items():
             self.seconds[phase] += spent
+        if kernels.base(task.case.kernel).control:
+            return self._observe(task, run, read_dumps(dump, event.files, kernels.tensor_bytes(kernels.base(task.case.kernel).output, task.case)), seconds)
         try:
             begin = time.perf_counter()
             expected = self.reference.expected(task.case)
@@ -339,6 +341,15 @@ class DeviceRun:
             difference=difference,
             artefacts=artefacts,
             seconds=seconds | {"reference": expected.seconds},
+        )
+
+    def _observe(self, task: Task, run: RunKey, dumps: tuple[bytes, bytes], seconds: dict[str, float]) -> Result:
+        """Of the control: its digest, and no judgement."""
+        output = kernels.base(task.case.kernel).output
+        seen = observe(dumps, output.element, kernels.dimensions(output, task.case))
+        inputs = self.reference.inputs.of(task.case)[1]
+        return self._result(
+            task, run, seen.verdict, digest=seen.digest, inputs=inputs, detail=seen.detail, seconds=seconds
         )
 
     def _keep(self, result: Result) -> None:

@@ -42,6 +42,8 @@ def tasks(selections: Iterable[Selection], language: kernels.Language) -> list[T
     found: list[Task] = []
     for kernel in dict.fromkeys(task.case.kernel for task in cases):
         wanted = {(r.schedule, r.variant): None for t in cases if t.case.kernel == kernel for r in t.runs}
+        if kernels.base(kernel).control:  # nothing is right or wrong there
+            continue
         test = presets.SELF_TEST[kernel]
         twins = {variant: schedule for schedule, variant in reversed(wanted)}  # the first schedule of each variant
         found.append(Task(test, "self-test", [RunKey(test.id, s, v) for s, v in wanted]))

@@ -39,6 +39,12 @@ static limbs i64_mul_words(u32 a, u32 b) {
     return i64_make((cross << 16u) | (low & 0xffffu), a_high * b_high + (middle >> 16u) + (cross >> 16u));
 }
 
+// The full product of two words as signed 32-bit integers: a negative one takes 2^32 times the other off.
+static limbs i64_mul_i32(u32 a, u32 b) {
+    const limbs p = i64_mul_words(a, b);
+    return i64_make(p.x, p.y - ((0u - (a >> 31u)) & b) - ((0u - (b >> 31u)) & a));
+}
+
 // The low 64 bits of the product: the same for signed and unsigned.
 static limbs i64_mul(limbs a, limbs b) {
     const limbs p = i64_mul_words(a.x, b.x);

@@ -38,6 +38,12 @@ fn i64_mul_words(a: u32, b: u32) -> limbs {
     return i64_make((cross << 16u) | (low & 0xffffu), a_high * b_high + (middle >> 16u) + (cross >> 16u));
 }
 
+// The full product of two words as signed 32-bit integers: a negative one takes 2^32 times the other off.
+fn i64_mul_i32(a: u32, b: u32) -> limbs {
+    let p: limbs = i64_mul_words(a, b);
+    return i64_make(p.x, p.y - ((0u - (a >> 31u)) & b) - ((0u - (b >> 31u)) & a));
+}
+
 // The low 64 bits of the product: the same for signed and unsigned.
 fn i64_mul(a: limbs, b: limbs) -> limbs {
     let p: limbs = i64_mul_words(a.x, b.x);

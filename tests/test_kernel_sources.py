@@ -10,7 +10,12 @@ from harness.kernels import FOLDERS, KERNELS, LANGUAGES, SUFFIXES, Kernel, Langu
 
 SHARED = sorted({stem for k in KERNELS if k.languages == LANGUAGES for stem in (*k.preludes, k.stem)})
 PROGRAMS = [k for k in KERNELS if k.languages == LANGUAGES]
+CONTROLS = [k.stem for k in KERNELS if k.control]
 FILES = sorted({(lang, stem) for k in KERNELS for lang in k.languages for stem in (*k.preludes, k.stem)})
+INTEGER_FILES = sorted(
+    {(lang, s) for k in KERNELS if not k.control for lang in k.languages for s in (*k.preludes, k.stem)}
+)
+BIT_CASTS = r"\b(bitcast<(f32|u32)>|as_float|as_uint|__uint_as_float|__float_as_uint)"
 
 CONSTANT = {
     "wgsl": r"^(?:override|const) (\w+): u32 = (\w+);",
@@ -45,7 +50,8 @@ def functions(language: Language, text: str) -> dict[str, list[str]]:
     for name, body in re.findall(pattern, without_comments(text), re.M | re.S):
         body = re.sub(r"^    (__shared__|__local|const (auto|uint3) (group|lane)) .*\n", "", body, flags=re.M)
         body = body.replace(BARRIER[language], "barrier")
-        body = re.sub(r"\b(let|var|const)\b|: \w+(?= =)|\b(u32|u64|i64|limbs|uint2|make_uint2)\b", "", body)
+        body = re.sub(BIT_CASTS, "cast", body)
+        body = re.sub(r"\b(let|var|const)\b|: \w+(?= =)|\b(u32|u64|i64|f32|limbs|uint2|make_uint2)\b", "", body)
         body = re.sub(r"\b(0x[0-9a-f]+|\d+)(u|lu|ul|ull)\b", r"\1", body)
         found[name] = [line for line in re.sub(r"[() ]", "", body).splitlines() if line]
     return found
@@ -61,7 +67,7 @@ def test_the_tree_holds_what_the_catalogue_names_and_nothing_else(language: Lang
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: k.stem)
 def test_entry_points_are_the_catalogue_s_with_its_workgroup_sizes(kernel: Kernel) -> None:
     """Same entry points in the same order; where a language states the workgroup size, it is the dispatched one."""
-    case = Case(kernel.name, tuple((d, 32) for d in kernel.shape), "full", 0)
+    case = Case(kernel.name, tuple((d, 32) for d in kernel.shape), kernel.distributions[0], 0)
     sizes = {p.entry: ", ".join(map(str, p.workgroup)) for p in kernel.plan(case, "split_k").passes}
     for language in kernel.languages:
         found = re.findall(ENTRY[language], read(language, kernel.stem), re.M)
@@ -120,14 +126,17 @@ def test_functions_are_alike_in_all_languages(stem: str) -> None:
 
 @pytest.mark.parametrize(("language", "stem"), [(lang, k.stem) for k in KERNELS for lang in k.languages])
 def test_the_header_states_the_contract_and_names_the_reference(language: Language, stem: str) -> None:
-    """One sentence that begins with the file's stem and ends with a reference file that exists."""
+    """One sentence that begins with the file's stem and ends with a reference file that exists; the control has none."""
+    if stem in CONTROLS:
+        assert re.fullmatch(rf"{stem}: .*: the control, so it has no reference\.", contract(read(language, stem)))
+        return
     said = re.fullmatch(rf"{stem}: .*; the reference is (cpu_ref/\w+\.py)\.", contract(read(language, stem)))
     assert said
     if (Path(__file__).parent.parent / "cpu_ref").is_dir():
         assert (Path(__file__).parent.parent / said[1]).is_file()
 
 
-@pytest.mark.parametrize(("language", "stem"), FILES)
+@pytest.mark.parametrize(("language", "stem"), INTEGER_FILES)
 def test_no_source_has_a_construct_that_devices_compute_differently(language: Language, stem: str) -> None:
     """No float types or literals, no division or remainder, no mul24, no saturation; no LL in OpenCL (128 bits)."""
     text = without_comments(read(language, stem))

@@ -13,12 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from cpu_ref.second.errors import Refused, RequestRefused, WeightsRefused
-from cpu_ref.second.gemm import gemm_i32
+from cpu_ref.second.gemm import gemm_i32, gemm_i32_i64
 from cpu_ref.second.gguf_tensor import q8_0_tensor
 from cpu_ref.second.linear import linear_q8_0
 
 MAX_OUTPUTS = 1 << 26
-_TYPES = {"i32": "<i4", "i64": "<i8", "u8": "u1"}
+_TYPES = {"i8": "i1", "i32": "<i4", "i64": "<i8", "u8": "u1"}
+_GEMMS = {
+    "gemm_i32": ("i32", "i32", gemm_i32),
+    "gemm_i32_i64": ("i32", "i64", gemm_i32_i64),
+    "gemm_i8": ("i8", "i32", gemm_i32),
+}
 
 Array = npt.NDArray[Any]
 
@@ -76,7 +81,7 @@ def main() -> int:
 def _compute(request: dict[str, Any]) -> tuple[dict[str, str], str, Array, int]:
     """Input digests, element type, output and how many true values leave the type."""
     kernel, dims, inputs = request.get("kernel"), request.get("dims"), request.get("inputs")
-    if request.get("op") != "compute" or kernel not in ("gemm_i32", "linear_q8_0"):
+    if request.get("op") != "compute" or kernel not in (*_GEMMS, "linear_q8_0"):
         raise RequestRefused(f"unknown op {request.get('op')!r} or kernel {kernel!r}")
     if not isinstance(dims, dict) or set(dims) != {"m", "n", "k"} or not isinstance(inputs, dict):
         raise RequestRefused("'dims' must hold m, n and k, 'inputs' paths by name")
@@ -84,10 +89,11 @@ def _compute(request: dict[str, Any]) -> tuple[dict[str, str], str, Array, int]:
     if not all(type(d) is int and d > 0 for d in (m, n, k)) or m * n > MAX_OUTPUTS:
         raise RequestRefused(f"dims {dims}: each is a whole number of 1 or more, m * n at most {MAX_OUTPUTS}")
     _path(request, "out")
-    if kernel == "gemm_i32":
-        a, b = _load(inputs, "a", "i32", (m, k)), _load(inputs, "b", "i32", (k, n))
-        c, leaves = gemm_i32(a, b)
-        return {"a": digest("i32", a), "b": digest("i32", b)}, "i32", c.astype("<i4"), leaves
+    if kernel in _GEMMS:
+        element, out, product = _GEMMS[kernel]
+        a, b = _load(inputs, "a", element, (m, k)), _load(inputs, "b", element, (k, n))
+        c, leaves = product(a, b)
+        return {"a": digest(element, a), "b": digest(element, b)}, out, c.astype(_TYPES[out]), leaves
     w, name = _weights(inputs, n, k)
     x = _load(inputs, "x", "i64", (m, k))
     return {"w": digest("u8", w), "x": digest("i64", x)}, "i64", linear_q8_0(w, x, name).astype("<i8"), 0

@@ -15,6 +15,8 @@ struct dim3 {
     unsigned int x = 1, y = 1, z = 1;
 };
 
+inline float __uint_as_float(unsigned int word) { return __builtin_bit_cast(float, word); }
+inline unsigned int __float_as_uint(float value) { return __builtin_bit_cast(unsigned int, value); }
 inline uint2 make_uint2(unsigned int x, unsigned int y) { return {x, y}; }
 inline uint3 make_uint3(unsigned int x, unsigned int y, unsigned int z) { return {x, y, z}; }
 

@@ -17,6 +17,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -214,7 +215,8 @@ class Mock:
         if self._lost:
             raise DeviceLost("lost, as the mock was told")
         name = program.kernel.output.name
-        multiply = _gemm if program.kernel.name == "gemm_i32" else _linear
+        kernel = program.kernel.name
+        multiply = partial(_gemm, *GEMMS[kernel]) if kernel in GEMMS else _linear
         output = np.frombuffer(bytearray(fill[name]), "<u4")
         words = next(b.words for b in bound.buffers if b.role == "output")
         before = output[words - 1]
@@ -273,12 +275,16 @@ class Mock:
 Words = npt.NDArray[np.uint32]
 
 
-def _gemm(data: Mapping[str, bytes], m: int, n: int, k: int, known_bad: bool) -> Words:
-    """The product modulo 2^32 as words; without the last term where it is known to be bad."""
+GEMMS = {"gemm_i32": ("<i4", "<u4"), "gemm_i32_i64": ("<i4", "<u8"), "gemm_i8": ("i1", "<u4"), "gemm_f32": ("<f4", "<f4")}
+"""NumPy's types of A and B, and of the sums, which wrap."""
+
+
+def _gemm(element: str, sums: str, data: Mapping[str, bytes], m: int, n: int, k: int, known_bad: bool) -> Words:
+    """The product modulo the word as words; without the last term where it is known to be bad."""
     terms = k - known_bad
-    a = np.frombuffer(data["a"], "<u4", m * k).reshape(m, k)[:, :terms]
-    b = np.frombuffer(data["b"], "<u4", k * n).reshape(k, n)[:terms]
-    words: Words = (a @ b).reshape(-1)
+    a = np.frombuffer(data["a"], element, m * k).reshape(m, k)[:, :terms].astype(sums)
+    b = np.frombuffer(data["b"], element, k * n).reshape(k, n)[:terms].astype(sums)
+    words: Words = (a @ b).reshape(-1).view("<u4")
     return words
 
 
