@@ -66,6 +66,15 @@ class Gguf:
         self._read_header()
         self._start = self._align()
 
+    @property
+    def names(self) -> list[str]:
+        """Names of all tensors, in the order of the file."""
+        return list(self._tensors)
+
+    def reads(self, name: str) -> bool:
+        """Whether tensor `name` is of a type that the reference reads."""
+        return self._tensors[name][0] in _TENSOR_TYPES
+
     def tensor(self, name: str) -> Tensor:
         """The tensor of that name; GgufRefused where there is none, or its type or place cannot be read."""
         if name not in self._tensors:

@@ -328,6 +328,31 @@ def fetch_model(name: str) -> None:
     click.echo(models.fetch(name))
 
 
+@cli.command()
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+def inspect(model: Path, as_json: bool) -> None:
+    """Check a GGUF file, and list its tensors with their digests, read twice: by the gguf package and by the reference."""
+    from harness import gguf_read
+    from harness.text import clean
+
+    sound, tensors = gguf_read.inspect(model)
+    if as_json:
+        rows = [
+            {"name": t.tensor.name, "type": t.tensor.type, "dims": t.tensor.dims, "bytes": t.tensor.size}
+            | {"digest": t.digest, "reference": t.reference}
+            for t in tensors
+        ]
+        _print_json({"file": sound.name, "version": sound.version, "alignment": sound.alignment, "tensors": rows})
+        return
+    for t in tensors:
+        seen = "both" if t.reference else "harness only: the reference does not read this type"
+        dims = "x".join(map(str, t.tensor.dims))
+        click.echo(f"{t.digest}  {t.tensor.type:8} {dims:12} {clean(t.tensor.name)}  [{seen}]")
+    both = sum(t.reference is not None for t in tensors)
+    say(f"{sound.name}: GGUF {sound.version}, sound; {both} of {len(tensors)} tensors read alike by both readers")
+
+
 def _print_json(data: Any) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(data), indent=2).decode())
 

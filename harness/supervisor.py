@@ -306,7 +306,8 @@ class DeviceRun:
         for phase, spent in seconds.items():
             self.seconds[phase] += spent
         if kernels.base(task.case.kernel).control:
-            return self._observe(task, run, read_dumps(dump, event.files, kernels.tensor_bytes(kernels.base(task.case.kernel).output, task.case)), seconds)
+            size = kernels.tensor_bytes(kernels.base(task.case.kernel).output, task.case)
+            return self._observe(task, run, read_dumps(dump, event.files, size), seconds)
         try:
             begin = time.perf_counter()
             expected = self.reference.expected(task.case)
