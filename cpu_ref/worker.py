@@ -10,6 +10,7 @@ file instead: {"gguf": PATH, "tensor": NAME}. A refused request gets its error l
 """
 
 import json
+import math
 import os
 import sys
 import time
@@ -43,8 +44,17 @@ class Computed:
     input_digests: dict[str, str]
 
 
-Compute = Callable[[int, int, int, dict[str, Any]], Computed]
-"""m, n, k and the inputs of a request to its answer."""
+Compute = Callable[[dict[str, int], dict[str, Any]], Computed]
+"""Dimensions by name and the inputs of a request to its answer."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """What can be asked for: the names of its dimensions, those of its output, and what computes it."""
+
+    dims: tuple[str, ...]
+    output: tuple[str, ...]
+    compute: Compute
 
 
 def serve(requests: Iterable[bytes], answers: BinaryIO) -> None:
@@ -113,20 +123,19 @@ def _compute(request: dict[str, Any]) -> Computed:
     if not isinstance(inputs, dict):
         raise RequestRefused("'inputs' must be an object of paths by name")
     _text(request, "out")  # before the work, not after it
-    m, n, k = _dims(request)
-    return KERNELS[kernel](m, n, k, inputs)
+    return KERNELS[kernel].compute(_dims(request, KERNELS[kernel]), inputs)
 
 
-def _dims(request: dict[str, Any]) -> tuple[int, int, int]:
+def _dims(request: dict[str, Any], kernel: Kernel) -> dict[str, int]:
     dims = request.get("dims")
-    if not isinstance(dims, dict) or dims.keys() != {"m", "n", "k"}:
-        raise RequestRefused("'dims' must hold m, n and k")
-    m, n, k = (dims[d] for d in "mnk")
-    if any(type(d) is not int or d < 1 for d in (m, n, k)):
+    if not isinstance(dims, dict) or dims.keys() != set(kernel.dims):
+        raise RequestRefused(f"'dims' must hold {', '.join(kernel.dims)}")
+    if any(type(d) is not int or d < 1 for d in dims.values()):
         raise RequestRefused(f"dims {dims}: each is a whole number of 1 or more")
-    if m * n > MAX_OUTPUTS:
-        raise RequestRefused(f"{m} x {n} outputs; at most {MAX_OUTPUTS} in one request")
-    return m, n, k
+    if math.prod(dims[d] for d in kernel.output) > MAX_OUTPUTS:
+        outputs = " x ".join(str(dims[d]) for d in kernel.output)
+        raise RequestRefused(f"{outputs} outputs; at most {MAX_OUTPUTS} in one request")
+    return dims
 
 
 def _text(request: dict[str, Any], name: str) -> str:
@@ -162,19 +171,21 @@ def _write(path: str, data: bytes) -> None:
         raise RequestRefused(f"'out': {os.path.basename(path)!r} cannot be written ({e.strerror})") from None
 
 
-def _gemm(element: str, out: str, product: Callable[[Data, Data, int, int, int], Gemm]) -> Compute:
-    """The answer of one integer gemm: A and B of `element`, C of `out`."""
+def _gemm(element: str, out: str, product: Callable[[Data, Data, int, int, int], Gemm]) -> Kernel:
+    """One integer gemm: A and B of `element`, C of `out`."""
 
-    def compute(m: int, n: int, k: int, inputs: dict[str, Any]) -> Computed:
+    def compute(dims: dict[str, int], inputs: dict[str, Any]) -> Computed:
+        m, n, k = (dims[d] for d in "mnk")
         a, b = _read(inputs, "a", element, (m, k)), _read(inputs, "b", element, (k, n))
         result = product(a, b, m, n, k)
         digests = {"a": tensor_digest(element, (m, k), a), "b": tensor_digest(element, (k, n), b)}
         return Computed(out, (m, n), result.c, result.leaves_type, digests)
 
-    return compute
+    return Kernel(("m", "n", "k"), ("m", "n"), compute)
 
 
-def _linear_q8_0(m: int, n: int, k: int, inputs: dict[str, Any]) -> Computed:
+def _linear_q8_0(dims: dict[str, int], inputs: dict[str, Any]) -> Computed:
+    m, n, k = (dims[d] for d in "mnk")
     row_bytes = Q8_0.row_bytes(k)
     w: Data
     if isinstance(inputs.get("w"), dict):
@@ -198,10 +209,10 @@ def _tensor(source: dict[str, Any], n: int, k: int) -> tuple[memoryview, str]:
     return tensor.data, name
 
 
-KERNELS: dict[str, Compute] = {
+KERNELS: dict[str, Kernel] = {
     "gemm_i32": _gemm("i32", "i32", gemm_i32),
     "gemm_i32_i64": _gemm("i32", "i64", gemm_i32_i64),
     "gemm_i8": _gemm("i8", "i32", gemm_i8),
-    "linear_q8_0": _linear_q8_0,
+    "linear_q8_0": Kernel(("m", "n", "k"), ("m", "n"), _linear_q8_0),
 }
 """What can be asked for."""

@@ -115,7 +115,7 @@ def operands_at(case: Case, inputs: Inputs, index: Sequence[int]) -> dict[str, l
         return {}
     kernel = kernels.base(case.kernel)
     paths, _ = inputs.of(case)
-    arrays: dict[str, tuple[tuple[str, ...], npt.NDArray[Any]]] = {}
+    arrays: dict[str, tuple[tuple[str | int, ...], npt.NDArray[Any]]] = {}
     for tensor in kernel.inputs:
         shape = kernels.dimensions(tensor, case)
         array = np.memmap(paths[tensor.name], numpy_type(tensor.element), "r", shape=shape)

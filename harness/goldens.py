@@ -18,9 +18,7 @@ def of_preset(preset: str) -> list[Case]:
     return [c for c in cases.values() if not base(c.kernel).control]
 
 
-def derive(
-    cases: Iterable[Case], *, cached: bool, check: bool, write: bool, tell: Callable[[str], None]
-) -> list[str]:
+def derive(cases: Iterable[Case], *, cached: bool, check: bool, write: bool, tell: Callable[[str], None]) -> list[str]:
     """Compute the cases, telling a line each; returns what is wrong: disagreements, and with `check` missing goldens."""
     wrong: list[str] = []
     kept: list[tuple[Case, Expected]] = []

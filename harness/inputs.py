@@ -7,7 +7,7 @@ Counter-based generator, simple enough to be written again in any language. Stre
     mix  = the finaliser of SplitMix64 (Steele, Lea, Flood 2014)
 
 A case's tensor `a` draws from the stream `<case id>/a`. Distributions live beside their kernel family:
-`gemm_inputs.py`, `linear_inputs.py`.
+`families/gemm_inputs.py`, `families/linear_inputs.py`.
 """
 
 import hashlib

@@ -23,9 +23,14 @@ def part_length(k: int, parts: int = PARTS) -> int:
     return -(-k // parts)
 
 
+def tiles(k: int) -> int:
+    """Tiles of k terms; at least one, for a buffer is never empty."""
+    return max(1, -(-k // TILE))
+
+
 def tile_order(k: int, seed: int) -> list[int]:
-    """The fixed pseudo-random order of the ceil(k / TILE) tiles: Fisher-Yates with the case's seed."""
-    order = list(range(-(-k // TILE)))
+    """The fixed pseudo-random order of the `tiles(k)` tiles: Fisher-Yates with the case's seed."""
+    order = list(range(tiles(k)))
     words = random_words(f"tile-order/{seed}", len(order))
     for i in range(len(order) - 1, 0, -1):
         j = int(words[i]) % (i + 1)

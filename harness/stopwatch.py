@@ -32,7 +32,7 @@ def device_times(channel: Channel, api: str, index: int) -> Iterator[float]:
             constants = constants_of(request["schedule"], nonce=1, known_bad=False)
             program = backend.compile(kernel, kernels.source(kernel, module.LANGUAGE), constants)
             data = {name: Path(path).read_bytes() for name, path in request["inputs"].items()}
-            data["order"] = schedules.order_bytes(case.dims["k"], case.seed)
+            data["order"] = schedules.order_bytes(kernel.terms(case), case.seed)
             kept[key] = program, backend.bind(plan.buffers, words_of(plan.buffers, data))
             backend.run(*kept[key], plan.passes, fill)  # drivers compile in the first run too
         backend.run(*kept[key], plan.passes, fill)

@@ -154,7 +154,8 @@ class DeviceRun:
     def _request(self, task: Task, dump: Path) -> dict[str, Any]:
         paths = {} if self.compile_only else self.reference.inputs.of(task.case)[0]
         order = dump / "order.bin"
-        order.write_bytes(schedules.order_bytes(task.case.dims["k"], task.case.seed))
+        terms = kernels.base(task.case.kernel).terms(task.case)
+        order.write_bytes(schedules.order_bytes(terms, task.case.seed))
         return {
             "op": "case",
             "case": task.case.id,

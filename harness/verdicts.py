@@ -95,7 +95,9 @@ class Difference(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
     guard_words: int = 0
 
 
-class Result(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="type", tag="result"):
+class Result(
+    msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="type", tag="result"
+):
     """One run key on one device, judged. It is a line of a record as it stands.
 
     `role`: "case", "self-test" (known answer), "known-bad" (the twin that must mismatch) or "shutdown" (the worker's end).
@@ -227,16 +229,16 @@ def _difference(
 
 def operands(
     index: Sequence[int],
-    output_dims: Sequence[str],
-    inputs: Mapping[str, tuple[Sequence[str], npt.NDArray[Any]]],
+    output_dims: Sequence[str | int],
+    inputs: Mapping[str, tuple[Sequence[str | int], npt.NDArray[Any]]],
 ) -> dict[str, list[int]]:
     """By input tensor, the slice that output element `index` depends on, at most OPERANDS_SHOWN values.
 
     `inputs` maps a name to its dimension names and array; dimensions shared with the output by name are fixed at `index`.
     """
-    at = dict(zip(output_dims, index, strict=True))
+    at = {d: i for d, i in zip(output_dims, index, strict=True) if isinstance(d, str)}
     found = {}
     for name, (dims, array) in inputs.items():
-        piece = array[tuple(at.get(d, slice(None)) for d in dims)]
+        piece = array[tuple(at.get(d, slice(None)) if isinstance(d, str) else slice(None) for d in dims)]
         found[name] = [int(v) for v in np.ravel(piece)[:OPERANDS_SHOWN]]
     return found

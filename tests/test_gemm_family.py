@@ -8,8 +8,8 @@ import pytest
 
 from cpu_ref import gemm as reference
 from cpu_ref.second import gemm as second
-from harness import gemm_inputs
 from harness.cases import Case
+from harness.families import gemm_inputs
 
 # kernel: struct code of A and B, of C, bits of A and B, of C, reference, second
 FAMILY = {

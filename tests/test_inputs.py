@@ -5,8 +5,9 @@ import hashlib
 import numpy as np
 import pytest
 
-from harness import gemm_inputs, linear_inputs, presets
+from harness import presets
 from harness.cases import Case
+from harness.families import gemm_inputs, linear_inputs
 from harness.inputs import random_integers, random_words
 from harness.kernels import base, dimensions
 

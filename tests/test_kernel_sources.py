@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from harness.cases import Case
-from harness.kernels import FOLDERS, KERNELS, LANGUAGES, SUFFIXES, Kernel, Language, data_root
+from harness.folders import data_root
+from harness.kernels import FOLDERS, KERNELS, LANGUAGES, SUFFIXES, Kernel, Language
 
 SHARED = sorted({stem for k in KERNELS if k.languages == LANGUAGES for stem in (*k.preludes, k.stem)})
 PROGRAMS = [k for k in KERNELS if k.languages == LANGUAGES]

@@ -59,7 +59,8 @@ def test_a_fault_in_one_run_key_gets_its_verdict_and_touches_nothing_else(
 
 
 @pytest.mark.parametrize(
-    ("fault", "verdict"), [("compile-error", "compile-error"), ("unsupported", "unsupported"), ("hang-compile", "timeout")]
+    ("fault", "verdict"),
+    [("compile-error", "compile-error"), ("unsupported", "unsupported"), ("hang-compile", "timeout")],
 )
 def test_a_fault_of_the_compiler_strikes_one_program(
     fault: str, verdict: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,13 +20,13 @@ from cpu_ref.second.linear import linear_q8_0
 
 MAX_OUTPUTS = 1 << 26
 _TYPES = {"i8": "i1", "i32": "<i4", "i64": "<i8", "u8": "u1"}
-_GEMMS = {
-    "gemm_i32": ("i32", "i32", gemm_i32),
-    "gemm_i32_i64": ("i32", "i64", gemm_i32_i64),
-    "gemm_i8": ("i8", "i32", gemm_i32),
-}
 
 Array = npt.NDArray[Any]
+Answer = tuple[dict[str, str], str, Array, int]
+"""Input digests, element type, output and how many true values leave the type."""
+
+Kernel = tuple[tuple[str, ...], Callable[..., Answer]]
+"""The names of its dimensions, and what answers: called with the inputs and the dimensions in that order."""
 
 
 def digest(element: str, array: Array) -> str:
@@ -78,22 +79,36 @@ def main() -> int:
     return 0
 
 
-def _compute(request: dict[str, Any]) -> tuple[dict[str, str], str, Array, int]:
-    """Input digests, element type, output and how many true values leave the type."""
+def _compute(request: dict[str, Any]) -> Answer:
     kernel, dims, inputs = request.get("kernel"), request.get("dims"), request.get("inputs")
-    if request.get("op") != "compute" or kernel not in (*_GEMMS, "linear_q8_0"):
+    if request.get("op") != "compute" or kernel not in KERNELS:
         raise RequestRefused(f"unknown op {request.get('op')!r} or kernel {kernel!r}")
-    if not isinstance(dims, dict) or set(dims) != {"m", "n", "k"} or not isinstance(inputs, dict):
-        raise RequestRefused("'dims' must hold m, n and k, 'inputs' paths by name")
-    m, n, k = dims["m"], dims["n"], dims["k"]
-    if not all(type(d) is int and d > 0 for d in (m, n, k)) or m * n > MAX_OUTPUTS:
-        raise RequestRefused(f"dims {dims}: each is a whole number of 1 or more, m * n at most {MAX_OUTPUTS}")
+    names, answered_by = KERNELS[kernel]
+    if not isinstance(dims, dict) or set(dims) != set(names) or not isinstance(inputs, dict):
+        raise RequestRefused(f"'dims' must hold {', '.join(names)}, 'inputs' paths by name")
+    if not all(type(d) is int and d > 0 for d in dims.values()):
+        raise RequestRefused(f"dims {dims}: each is a whole number of 1 or more")
     _path(request, "out")
-    if kernel in _GEMMS:
-        element, out, product = _GEMMS[kernel]
+    return answered_by(inputs, *(dims[d] for d in names))
+
+
+def _bounded(m: int, n: int) -> None:
+    if m * n > MAX_OUTPUTS:
+        raise RequestRefused(f"{m} x {n} outputs: at most {MAX_OUTPUTS}")
+
+
+def _gemm(element: str, out: str, product: Callable[[Array, Array], tuple[Array, int]]) -> Kernel:
+    def answered_by(inputs: dict[str, Any], m: int, n: int, k: int) -> Answer:
+        _bounded(m, n)
         a, b = _load(inputs, "a", element, (m, k)), _load(inputs, "b", element, (k, n))
         c, leaves = product(a, b)
         return {"a": digest(element, a), "b": digest(element, b)}, out, c.astype(_TYPES[out]), leaves
+
+    return ("m", "n", "k"), answered_by
+
+
+def _linear_q8_0(inputs: dict[str, Any], m: int, n: int, k: int) -> Answer:
+    _bounded(m, n)
     w, name = _weights(inputs, n, k)
     x = _load(inputs, "x", "i64", (m, k))
     return {"w": digest("u8", w), "x": digest("i64", x)}, "i64", linear_q8_0(w, x, name).astype("<i8"), 0
@@ -137,6 +152,14 @@ def _weights(inputs: dict[str, Any], n: int, k: int) -> tuple[Array, str]:
     if dims != (k, n):
         raise WeightsRefused(f"{name} has dimensions {list(dims)}, the case wants {[k, n]}")
     return data.reshape(n, -1), name
+
+
+KERNELS: dict[str, Kernel] = {
+    "gemm_i32": _gemm("i32", "i32", gemm_i32),
+    "gemm_i32_i64": _gemm("i32", "i64", gemm_i32_i64),
+    "gemm_i8": _gemm("i8", "i32", gemm_i32),
+    "linear_q8_0": (("m", "n", "k"), _linear_q8_0),
+}
 
 
 def _save(request: dict[str, Any], out: Array) -> None:

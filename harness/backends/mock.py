@@ -187,6 +187,8 @@ class Mock:
 
     def compile(self, kernel: Kernel, text: str, constants: Mapping[str, int]) -> Program:
         """See `Backend.compile`; the text is not read."""
+        if kernel.name not in COMPUTED:
+            raise Unsupported("arithmetic", kernel.name, "gemms and linear_q8_0, which is all that the mock computes")
         known_bad = bool(constants["KNOWN_BAD"])
         place = (kernel.name, kernel.variant, constants["SCHEDULE"]) == ("gemm_i32", "base", schedules.REVERSE)
         struck = not known_bad and (place or self._spec.everywhere)
@@ -275,8 +277,16 @@ class Mock:
 Words = npt.NDArray[np.uint32]
 
 
-GEMMS = {"gemm_i32": ("<i4", "<u4"), "gemm_i32_i64": ("<i4", "<u8"), "gemm_i8": ("i1", "<u4"), "gemm_f32": ("<f4", "<f4")}
+GEMMS = {
+    "gemm_i32": ("<i4", "<u4"),
+    "gemm_i32_i64": ("<i4", "<u8"),
+    "gemm_i8": ("i1", "<u4"),
+    "gemm_f32": ("<f4", "<f4"),
+}
 """NumPy's types of A and B, and of the sums, which wrap."""
+
+COMPUTED = (*GEMMS, "linear_q8_0")
+"""The kernels that a mock can answer; every other is unsupported there."""
 
 
 def _gemm(element: str, sums: str, data: Mapping[str, bytes], m: int, n: int, k: int, known_bad: bool) -> Words:

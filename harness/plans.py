@@ -1,0 +1,185 @@
+"""What a kernel is made of, and the plan that a backend dispatches.
+
+A kernel is one integer program with one source per language under the same stem. A backend needs nothing
+but a `Plan` and the source text: buffers in argument order, passes in dispatch order.
+
+Argument order, alike in all languages: params, the inputs, order (tiles of `tiled_shuffled`), scratch (partial sums of
+`split_k`), output, receipt; a kernel that reduces nothing has no order and no scratch. All are arrays of 32-bit words;
+a 64-bit value is two words, low first. Compile-time constants, alike in all languages: SCHEDULE (0..4), KNOWN_BAD (0 or
+1), NONCE.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from harness import schedules
+from harness.cases import Case
+from harness.errors import UsageError
+
+Language = Literal["wgsl", "cuda", "opencl"]
+LANGUAGES: tuple[Language, ...] = ("wgsl", "cuda", "opencl")
+
+GUARD_WORDS = 64
+"""Words behind each output that no kernel may touch."""
+
+RECEIPT_WORDS = 4
+"""The receipt: entry point i writes NONCE to word i, so a program that did not run cannot look as if it had."""
+
+PARAMS_WORDS = 8
+"""Run-time arguments of a dispatch at most."""
+
+SCRATCH_UNUSED = 4
+"""Words of the scratch buffer under a schedule that keeps nothing there."""
+
+MAX_GROUPS = 65_535
+DISPATCH_TERMS = 1 << 28
+"""Multiply-adds in one dispatch at most, so that a slow GPU's watchdog (about 200 ms) stays quiet."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A named tensor: element type and dimensions, each the name of one (see `dimensions`) or a number."""
+
+    name: str
+    element: str
+    dims: tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """One kernel argument: `words` 32-bit words, without the guard."""
+
+    name: str
+    role: Literal["params", "input", "scratch", "output", "receipt"]
+    words: int
+
+    @property
+    def writable(self) -> bool:
+        """Whether the kernel may write it."""
+        return self.role in ("scratch", "output", "receipt")
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One dispatch: entry point, workgroups and workgroup size in x, y, z, and its run-time arguments (u32)."""
+
+    entry: str
+    groups: tuple[int, int, int]
+    workgroup: tuple[int, int, int]
+    params: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that a backend dispatches for one run key. `receipts`: receipt words that must hold the nonce."""
+
+    buffers: tuple[Buffer, ...]
+    passes: tuple[Pass, ...]
+    receipts: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A catalogue entry: one kernel in one variant.
+
+    `shape` names the dimensions of its cases, `reduces` the one whose order a schedule chooses: None where there is none,
+    and then `schedules` is `forward` alone. `scratch` counts the words that `split_k` keeps between its passes: PARTS
+    outputs unless the kernel says otherwise. `needs` names device features by language, `multiples` what a dimension must
+    be a multiple of, `options` what else a case id may hold, with the values. `control`: its result is not defined to the
+    bit, so it has no reference and is never judged right or wrong.
+    """
+
+    name: str
+    variant: str
+    stem: str
+    shape: tuple[str, ...]
+    inputs: tuple[Tensor, ...]
+    output: Tensor
+    entries: tuple[str, ...]
+    passes: Callable[[Case, str], tuple[Pass, ...]]
+    purpose: str
+    distributions: tuple[str, ...]
+    generate: Callable[[Case], dict[str, npt.NDArray[np.generic]]]
+    preludes: tuple[str, ...] = ()
+    languages: tuple[Language, ...] = LANGUAGES
+    schedules: tuple[str, ...] = schedules.NAMES
+    reduces: str | None = "k"
+    scratch: Callable[[Case], int] | None = None
+    needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    multiples: Mapping[str, int] = field(default_factory=dict)
+    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    control: bool = False
+
+    def check(self, case: Case) -> None:
+        """Raise UsageError where a dimension is no multiple of what the kernel needs, or names what it has not."""
+        for name, multiple in self.multiples.items():
+            if case.dims[name] % multiple:
+                raise UsageError(f"case {case.id!r}: {name} must be a multiple of {multiple}")
+        given = dict(case.extra)
+        model = ["model", "tensor"] if case.dist == "real" else []
+        if [n for n in given if n in ("model", "tensor")] != model:
+            raise UsageError(f"case {case.id!r}: model= and tensor= go with dist=real, and only they")
+        if list(given) != [n for n in self.options if n in given] + model:
+            known = ", ".join(f"{n}={'|'.join(v)}" for n, v in self.options.items()) or "none"
+            raise UsageError(f"case {case.id!r}: {self.name} has no such option, or not in this order; it has {known}")
+        for name, values in self.options.items():
+            if name in given and given[name] not in values:
+                raise UsageError(f"case {case.id!r}: {name} is {' or '.join(values)}")
+
+    def terms(self, case: Case) -> int:
+        """The length of the reduction whose order a schedule chooses, 0 where there is none."""
+        return case.dims[self.reduces] if self.reduces else 0
+
+    def plan(self, case: Case, schedule: str) -> Plan:
+        """Buffers and passes of `case` under `schedule`."""
+        words = {t.name: -(-tensor_bytes(t, case) // 4) for t in (*self.inputs, self.output)}
+        out = words[self.output.name]
+        split = schedule == "split_k"
+        partial = (self.scratch(case) if self.scratch else schedules.PARTS * out) if split else SCRATCH_UNUSED
+        reduction = (
+            Buffer("order", "input", schedules.tiles(self.terms(case))),
+            Buffer("scratch", "scratch", partial),
+        )
+        buffers = (
+            Buffer("params", "params", PARAMS_WORDS),
+            *(Buffer(t.name, "input", words[t.name]) for t in self.inputs),
+            *(reduction if self.reduces else ()),
+            Buffer(self.output.name, "output", out),
+            Buffer("receipt", "receipt", RECEIPT_WORDS),
+        )
+        passes = self.passes(case, schedule)
+        for p in passes:
+            if max(p.groups) > MAX_GROUPS:
+                raise UsageError(f"{case.id}: {max(p.groups)} workgroups in one dimension, at most {MAX_GROUPS}")
+        return Plan(buffers, passes, tuple(sorted({self.entries.index(p.entry) for p in passes})))
+
+
+BLOCK_BYTES = {"q8_0": 34}
+"""Bytes of a block of 32 weights by type. The dimension `q8_0_row` is the length of a row of k weights."""
+
+
+def dimensions(tensor: Tensor, case: Case) -> tuple[int, ...]:
+    """The dimensions of `tensor` in `case`: of the case's shape, or the length of a row of blocks."""
+    dims = dict(case.dims)
+    if "k" in dims:
+        dims |= {f"{kind}_row": dims["k"] // 32 * size for kind, size in BLOCK_BYTES.items()}
+    return tuple(d if isinstance(d, int) else dims[d] for d in tensor.dims)
+
+
+def tensor_bytes(tensor: Tensor, case: Case) -> int:
+    """Bytes of `tensor` in `case`."""
+    size = int(tensor.element[1:]) // 8
+    for d in dimensions(tensor, case):
+        size *= d
+    return size
+
+
+def bands(rows: int, terms_a_row: int, multiple: int) -> list[tuple[int, int]]:
+    """Rows cut so that no dispatch has more than DISPATCH_TERMS multiply-adds nor MAX_GROUPS rows: (start, count)."""
+    step = max(multiple, DISPATCH_TERMS // terms_a_row // multiple * multiple)
+    step = min(step, MAX_GROUPS // multiple * multiple)
+    return [(start, min(step, rows - start)) for start in range(0, rows, step)]
