@@ -44,7 +44,7 @@ def step(folder: Path, name: str, mock: str = "card=match", **variables: str) ->
         "SAMEBITS_CACHE_DIR": str(folder / "cache"),
         "PYTHONPATH": str(ROOT),
         "OUT": str(folder / "out"),
-        "PRESET": "tiny@1",
+        "PRESET": f"tiny@{presets.VERSION['tiny']}",
         "DEVICES": "mock",
         **variables,
     }

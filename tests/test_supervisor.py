@@ -292,7 +292,11 @@ def nonsense(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Result]:
     """One gate whose workers speak all the nonsense there is, each at a run key of its own; what came of it."""
     folder = tmp_path_factory.mktemp("nonsense")
     self_tests = presets.SELF_TEST.values()
-    cases = [case.id for case in presets.cases("tiny") if case.id not in {t.id for t in self_tests}]
+    cases = [
+        case.id
+        for case in presets.cases("tiny")
+        if case.kernel in ("gemm_i32", "linear_q8_0") and case.id not in {t.id for t in self_tests}
+    ]
     runs = [str(RunKey(case, schedule, "base")) for schedule in ("reverse", "split_k") for case in cases]
     at = dict(zip(NONSENSE, runs, strict=False))
     assert len(at) == len(NONSENSE)

@@ -81,7 +81,7 @@ def main() -> int:
 
 def _compute(request: dict[str, Any]) -> Answer:
     kernel, dims, inputs = request.get("kernel"), request.get("dims"), request.get("inputs")
-    if request.get("op") != "compute" or kernel not in KERNELS:
+    if request.get("op") != "compute" or not isinstance(kernel, str) or kernel not in KERNELS:
         raise RequestRefused(f"unknown op {request.get('op')!r} or kernel {kernel!r}")
     names, answered_by = KERNELS[kernel]
     if not isinstance(dims, dict) or set(dims) != set(names) or not isinstance(inputs, dict):
