@@ -280,6 +280,8 @@ HOSTILE: list[tuple[str, Callable[[Lines], Lines]]] = [
     ("another case version", lambda ls: [*ls[:2], ls[2] | {"case_version": "w"}, *ls[3:]]),
     ("another case version", lambda ls: [*ls[:2], ls[2] | {"kernel_hash": "w"}, *ls[3:]]),
     ("unknown verdict", lambda ls: [*ls[:2], ls[2] | {"verdict": "splendid"}, *ls[3:]]),
+    ("no record holds", lambda ls: [*ls[:2], ls[2] | {"verdict": "waived"}, *ls[3:]]),
+    ("no record holds", lambda ls: [*ls[:2], ls[2] | {"verdict": "fix"}, *ls[3:]]),
     ("another digest", lambda ls: [*ls[:2], ls[2] | {"digest": "b" * 64}, *ls[3:]]),
     ("no SHA-256", lambda ls: [*ls[:2], ls[2] | {"digest": "b", "verdict": "mismatch"}, *ls[3:]]),
     ("elements", lambda ls: [*ls[:2], ls[2] | {"elements": -1}, *ls[3:]]),
