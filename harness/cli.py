@@ -215,9 +215,10 @@ def diff(old: Path, new: Path, expectations: Path | None, as_json: bool) -> None
 def devices(selectors: Sequence[str], as_json: bool) -> None:
     """List every driver of this machine: what works, and what does not and why."""
     from harness import devices as found
-    from harness import doctor, report
+    from harness import doctor, groups, report
 
-    listed = found.discover()
+    overrides = groups.load()
+    listed = groups.labelled(found.discover(), overrides)
     missing = found.expected(listed)
     if selectors:
         listed = found.select(listed, selectors)

@@ -56,6 +56,7 @@ class Device(msgspec.Struct, frozen=True):
     Of a device that can be used `reason` says what a user should know of it all the same.
 
     `id` is `api:label:index`, as printed and as selected; of a driver without a device it is `api:label`.
+    `group` names the piece of hardware, where several rows are one (`harness.groups`); it is for display only.
     `environment` narrows a child to the device's driver, `origin` says where that was found; no record holds them.
     """
 
@@ -76,6 +77,7 @@ class Device(msgspec.Struct, frozen=True):
     status: str = "ok"
     phase: str = ""
     reason: str = ""
+    group: str = ""
     origin: str = ""
     environment: dict[str, str | None] = {}
 
@@ -86,7 +88,7 @@ class Device(msgspec.Struct, frozen=True):
 
     def summary(self) -> dict[str, Any]:
         """The row of `devices --json` and `gate --json`."""
-        names = ("id", "api", "kind", "vendor", "name", "driver", "status", "phase", "reason")
+        names = ("id", "api", "kind", "vendor", "name", "driver", "group", "status", "phase", "reason")
         return {name: getattr(self, name) for name in names}
 
 
@@ -155,23 +157,6 @@ def expected(devices: Sequence[Device], names: str | None = None) -> list[str]:
         why = "; ".join(f"{d.id}: {d.status}: {d.reason}" for d in matched) or "no such driver was found"
         missing.append(f"expected device {one_line(name, 80)} is missing ({why})")
     return missing
-
-
-def groups(devices: Sequence[Device]) -> list[list[Device]]:
-    """Devices that are one piece of hardware, by PCI address or UUID. For display only: no verdict depends on it.
-
-    A driver lists a GPU once, so two devices of one driver are never joined, even where both claim one UUID.
-    """
-    place = {device.id: n for n, device in enumerate(devices)}
-    found: list[list[Device]] = []
-    for device in devices:
-        home = [device]
-        for group in list(found):
-            if _same_hardware(group, device) and _compatible(group, home):
-                found.remove(group)
-                home = group + home
-        found.append(sorted(home, key=lambda d: place[d.id]))
-    return sorted(found, key=lambda group: place[group[0].id])
 
 
 def without_optimiser(device: Device) -> Device:
@@ -348,28 +333,3 @@ def _matching(devices: Sequence[Device], word: str) -> list[Device]:
     )
     usable = (found for found in senses if any(d.ok for d in found))
     return next(usable, next((found for found in senses if found), []))
-
-
-def _same_hardware(group: Iterable[Device], device: Device) -> bool:
-    return any(
-        (_pci(d) is not None and _pci(d) == _pci(device)) or (_uuid(d) is not None and _uuid(d) == _uuid(device))
-        for d in group
-    )
-
-
-def _compatible(group: Sequence[Device], other: Sequence[Device]) -> bool:
-    addresses = {_pci(d) for d in (*group, *other)} - {None}
-    drivers = [(d.api, d.label) for d in (*group, *other)]
-    return len(addresses) <= 1 and len(set(drivers)) == len(drivers)
-
-
-def _pci(device: Device) -> tuple[int, ...] | None:
-    """Domain, bus, device, function; drivers write the domain with four digits or eight, or not at all."""
-    match = re.fullmatch(r"(?:([0-9a-f]+):)?([0-9a-f]+):([0-9a-f]+)(?:\.([0-9a-f]))?", (device.pci or "").lower())
-    return tuple(int(part or "0", 16) for part in match.groups()) if match else None
-
-
-def _uuid(device: Device) -> str | None:
-    """Hexadecimal digits only; one of zeros says nothing."""
-    digits = re.sub(r"[^0-9a-f]", "", (device.uuid or "").lower().removeprefix("gpu-").removeprefix("mig-"))
-    return digits if digits.strip("0") else None

@@ -1,4 +1,4 @@
-"""Where things lie: what samebits ships, and the user folders for caches and state (each has an override)."""
+"""Where things lie: what samebits ships, and the user folders for caches, state and configuration (each has an override)."""
 
 import os
 from pathlib import Path
@@ -14,6 +14,11 @@ def cache_folder(*parts: str) -> Path:
 def state_folder(*parts: str) -> Path:
     """A folder for journals and records: $SAMEBITS_STATE_DIR, else the user's state folder."""
     return Path(os.environ.get("SAMEBITS_STATE_DIR") or platformdirs.user_state_dir("samebits"), *parts)
+
+
+def config_folder(*parts: str) -> Path:
+    """A folder for what a user writes: the user's configuration folder. Each file in it has a variable of its own."""
+    return Path(platformdirs.user_config_dir("samebits"), *parts)
 
 
 def data_root() -> Path:

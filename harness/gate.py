@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from harness import devices, doctor, journal, presets, selections, store
+from harness import devices, doctor, groups, journal, presets, selections, store
 from harness.backends import SIMULATOR
 from harness.devices import Device
 from harness.errors import NoDevice, SamebitsError, UsageError
@@ -74,8 +74,9 @@ def execute(options: Options, say: Say) -> Outcome:
     journal.check_out(options.out)
     if options.resume:
         parents_of(options.resume, options.out)
+    overrides = groups.load()
     say("looking for devices")
-    outcome = Outcome(devices.discover())
+    outcome = Outcome(groups.labelled(devices.discover(), overrides))
     chosen = choose(outcome.devices, options)
     if options.optimiser_off:
         chosen = [devices.without_optimiser(device) for device in chosen]

@@ -330,6 +330,7 @@ def frame(runs: Sequence[Run]) -> Any:
                         "vendor": device.vendor,
                         "name": device.name,
                         "driver": device.driver,
+                        "group": device.group,
                         "started": run.header.started,
                         "preset": run.header.preset,
                         "kernel": r.case.partition(";")[0],

@@ -92,6 +92,7 @@ def recorded_device(device: Device, redactor: Redactor) -> Device:
         features=[text(feature) for feature in device.features],
         raw=redactor.data(device.raw),
         reason=redactor.text(device.reason),
+        group=redactor.text(device.group),
         origin="",
         environment={},
     )

@@ -16,12 +16,15 @@ cli.main()
 """
 
 
-def samebits(folder: Path, *arguments: object, mock: str = "match") -> subprocess.CompletedProcess[str]:
-    """Run it with `mock` as SAMEBITS_MOCK and `folder` for its state and caches."""
+def samebits(
+    folder: Path, *arguments: object, mock: str = "match", groups: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run it with `mock` as SAMEBITS_MOCK, `groups` as SAMEBITS_GROUPS and `folder` for its state and caches."""
     variables = {
         **os.environ,
         "SAMEBITS_MOCK": mock,
         "SAMEBITS_EXPECT": "",
+        "SAMEBITS_GROUPS": groups,
         "SAMEBITS_STATE_DIR": str(folder / "state"),
         "SAMEBITS_CACHE_DIR": str(folder / "cache"),
         "PYTHONPATH": str(ROOT),

@@ -14,8 +14,9 @@ import pytest
 
 from harness import backends, devices, permissions, process
 from harness.backends import Report
-from harness.devices import Device, discover, expected, groups, select, slug
+from harness.devices import Device, discover, expected, select, slug
 from harness.errors import NoDevice, UsageError
+from harness.groups import groups
 
 FAKE_PROBE = (sys.executable, str(Path(__file__).with_name("fake_probe.py")))
 
@@ -252,39 +253,6 @@ def test_expected_devices_that_are_missing_are_named_with_the_reason(monkeypatch
     assert len(expected(MACHINE)) == 1
     monkeypatch.delenv(devices.EXPECT)
     assert expected(MACHINE) == []
-
-
-def test_one_gpu_seen_through_three_apis_is_one_group_of_three_rows() -> None:
-    gpu = [
-        device("vulkan:nvidia:0", pci="0000:01:00.0", uuid="aabb"),
-        device("vulkan:nvidia:1", pci="0000:02:00.0", uuid="ccdd"),
-        device("vulkan:lvp:0"),
-        device("opencl:nvidia:0", pci="00000000:02:00.0"),
-        device("cuda:nvidia:0", uuid="GPU-AA-BB"),
-    ]
-    assert [[d.id for d in group] for group in groups(gpu)] == [
-        ["vulkan:nvidia:0", "cuda:nvidia:0"],
-        ["vulkan:nvidia:1", "opencl:nvidia:0"],
-        ["vulkan:lvp:0"],
-    ]
-
-
-def test_identical_uuids_join_neither_different_addresses_nor_devices_of_one_driver() -> None:
-    same = "11" * 16
-    pair = [
-        device("vulkan:x:0", pci="0000:01:00.0", uuid=same),
-        device("vulkan:x:1", pci="0000:02:00.0", uuid=same),
-        device("opencl:x:0", uuid="00" * 16),
-        device("opencl:x:1", uuid="00" * 16),
-        device("cuda:x:0", uuid="00" * 16),
-    ]
-    assert [len(group) for group in groups(pair)] == [1, 1, 1, 1, 1]
-
-
-def test_groups_join_when_a_later_device_links_them_and_keep_the_order_of_the_rows() -> None:
-    chain = [device("a:x:0", pci="01:00.0"), device("b:x:0", uuid="ab"), device("c:x:0", pci="0000:01:00.0", uuid="ab")]
-    assert groups(chain) == [chain]
-    assert groups([]) == []
 
 
 @pytest.mark.parametrize(

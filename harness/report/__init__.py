@@ -142,11 +142,10 @@ def difference_lines(d: Difference) -> list[str]:
 
 def to_markdown(gate: Gate, runs: Sequence[Run]) -> str:
     """The matrix for a README or a job summary."""
-    head = ["device", "kind", "vendor", "name", "driver", "date", "verdicts"]
-    body = [
-        [r.device.id, r.device.kind, r.device.vendor, r.device.name, r.device.driver, r.started[:10], _counts(r)]
-        for r in gate.rows
-    ]
+    # Rows of one piece of hardware say so, where any does.
+    group = ["group"] * any(r.device.group for r in gate.rows)
+    head = ["device", "kind", "vendor", "name", "driver", *group, "date", "verdicts"]
+    body = [[*_words(r.device), *([r.device.group] if group else []), r.started[:10], _counts(r)] for r in gate.rows]
     parts = [_markdown(head, body)]
     table = matrix.pivot(runs) if runs else None
     if table is not None and not table.empty:
@@ -161,7 +160,7 @@ def to_markdown(gate: Gate, runs: Sequence[Run]) -> str:
 def to_csv(runs: Sequence[Run]) -> str:
     """Every run key as a line."""
     table = matrix.frame(runs)
-    for column in {"vendor", "name", "driver"} & set(table.columns):
+    for column in {"vendor", "name", "driver", "group"} & set(table.columns):
         table[column] = table[column].map(_csv_cell)
     text: str = table.to_csv(index=False, lineterminator="\n")
     return text
@@ -200,18 +199,23 @@ def _counts(row: Row) -> str:
     return counts or row.device.reason or "not run"
 
 
+def _words(device: Device) -> tuple[str, ...]:
+    return device.id, device.kind, device.vendor, device.name, device.driver
+
+
 def _device_table(rows: Sequence[Row]) -> Any:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("device", "kind", "vendor", "name", "driver", "status", "verdicts"):
+    group = ["group"] * any(row.device.group for row in rows)
+    for name in ("device", "kind", "vendor", "name", "driver", *group, "status", "verdicts"):
         table.add_column(name, overflow="fold")
     for row in rows:
         d = row.device
         style = STYLES[TABLE[min(row.counts, key=SEVERITY.__getitem__)].colour] if row.counts else "dim"
         status = d.status if d.ok else f"{d.status}{f' ({d.phase})' if d.phase else ''}"
-        cells = (d.id, d.kind, d.vendor, d.name, d.driver, status)
+        cells = (*_words(d), *([d.group] if group else []), status)
         table.add_row(*(Text(clean(c, 120)) for c in cells), Text(clean(_counts(row), 300), style))
     return table
 
