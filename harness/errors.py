@@ -11,6 +11,7 @@ Inside a worker a backend raises a `DeviceFault`; the supervisor turns it into a
 
     DeviceFault
     ├── Unsupported       the device lacks a feature that the kernel needs
+    │   └── TooOld        a driver or compiler is older than its backend needs: in discovery a row of its own kind
     ├── CompileError      the device's compiler refused the kernel
     ├── LaunchError       the driver refused buffers or dispatch
     └── DeviceLost        the device is gone; the worker must be replaced
@@ -71,6 +72,14 @@ class Unsupported(DeviceFault):
         self.feature = feature
         self.needed = needed
         self.there = there
+
+
+class TooOld(Unsupported):
+    """`what` (a driver, an API, a compiler) is of version `there`, the backend needs `needed`; `mend` says what to do."""
+
+    def __init__(self, what: str, needed: str, there: str, mend: str) -> None:
+        super().__init__(what, needed, there)
+        self.args = (f"{what} {there} is older than the {needed} that is needed: {mend}",)
 
 
 class CompileError(DeviceFault):

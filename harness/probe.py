@@ -13,7 +13,7 @@ from pathlib import Path
 
 from harness import backends
 from harness.channel import Channel
-from harness.errors import DeviceFault
+from harness.errors import DeviceFault, TooOld
 
 
 def main() -> None:
@@ -40,6 +40,7 @@ def probe(channel: Channel, api: str) -> None:
     except DeviceFault as fault:
         # "launch-error" is a word for kernels: a probe launches none.
         status = "failed" if fault.verdict == "launch-error" else fault.verdict
+        status = "too-old" if isinstance(fault, TooOld) else status
         channel.send({"event": "fault", "status": status, "detail": str(fault)[:4000]})
     except Exception as error:
         missing = isinstance(error, ImportError) or (isinstance(error, OSError) and "shared object" in str(error))

@@ -19,7 +19,7 @@ import numpy as np
 from harness.backends import Report
 from harness.backends.common import buffer_bytes, first_line, optimiser_off
 from harness.backends.cuda_drivers import drivers as drivers
-from harness.errors import CompileError, DeviceFault, DeviceLost, LaunchError, Unsupported
+from harness.errors import CompileError, DeviceFault, DeviceLost, LaunchError, TooOld, Unsupported
 from harness.kernels import Buffer, Kernel, Language, Pass
 
 LANGUAGE: Language = "cuda"
@@ -48,14 +48,36 @@ def probe() -> list[dict[str, Any]]:
     """The visible GPUs, by PCI address; [] where there is none."""
     import cupy
 
+    runtime = cupy.cuda.runtime
     try:
-        count = cupy.cuda.runtime.getDeviceCount()
+        count = runtime.getDeviceCount()
+        _check_age(runtime)
         return [msgspec.to_builtins(_report(index)) for index in range(count)]
-    except cupy.cuda.runtime.CUDARuntimeError as e:
+    except runtime.CUDARuntimeError as e:
         if e.status == NO_DEVICE:
             return []
-        mend = ": update the driver, or install 'samebits[cuda12]'" if e.status == OLD_DRIVER else ""
-        raise DeviceFault(f"{e} (cudaError {e.status}, CuPy {cupy.__version__}){mend}") from None
+        if e.status == OLD_DRIVER:
+            raise _too_old(runtime, f"CUDA {_dotted(runtime.runtimeGetVersion())} of CuPy {cupy.__version__}") from None
+        raise DeviceFault(f"{e} (cudaError {e.status}, CuPy {cupy.__version__})") from None
+
+
+def _check_age(runtime: Any) -> None:
+    """Raises TooOld where NVRTC's code is of a later CUDA than the driver can load: of one major version any will do."""
+    if runtime.is_hip:
+        return
+    compiler = _compiler_version()
+    if int(compiler.partition(".")[0]) > runtime.driverGetVersion() // 1000:
+        raise _too_old(runtime, f"CUDA {compiler} of NVRTC")
+
+
+def _too_old(runtime: Any, needed: str) -> TooOld:
+    mend = "update the driver, or install 'samebits[cuda12]' in place of [cuda13]"
+    return TooOld("a driver for CUDA", needed, _dotted(runtime.driverGetVersion()), mend)
+
+
+def _dotted(version: int) -> str:
+    """12040 -> 12.4."""
+    return f"{version // 1000}.{version % 1000 // 10}"
 
 
 def open_device(index: int) -> "Cuda":
@@ -79,7 +101,7 @@ def _report(index: int) -> Report:
     return Report(
         name=raw["name"].decode("utf-8", "replace"),
         vendor="AMD" if runtime.is_hip else "NVIDIA",
-        driver=f"ROCm {api}" if runtime.is_hip else f"{driver} (CUDA {api // 1000}.{api % 1000 // 10})".strip(),
+        driver=f"ROCm {api}" if runtime.is_hip else f"{driver} (CUDA {_dotted(api)})".strip(),
         kind="hardware",
         compiler=f"{'hipRTC' if runtime.is_hip else 'NVRTC'} {_compiler_version()} by CuPy {cupy.__version__}",
         # CuPy cuts a UUID at its first zero byte.

@@ -26,7 +26,7 @@ import msgspec
 
 from harness.backends import Driver, Report
 from harness.backends.common import buffer_bytes, first_line, optimiser_off
-from harness.errors import CompileError, LaunchError, UsageError
+from harness.errors import CompileError, LaunchError, TooOld, UsageError
 from harness.kernels import Buffer, Kernel, Language, Pass
 
 LANGUAGE: Language = "cuda"
@@ -45,6 +45,11 @@ LOG_BYTES = 1 << 16
 
 SANITIZERS = ("-fsanitize=address,undefined", "-fsanitize-recover=address,undefined", "-fno-omit-frame-pointer", "-g1")
 SANITIZER_OPTIONS = "halt_on_error=0:abort_on_error=1:detect_leaks=0:detect_stack_use_after_return=0"
+OLD = re.compile(
+    r"(unrecognized|unknown|unsupported|invalid) (command[- ]line option|argument|option|value) .*?(c\+\+17|-fsanitize[\w-]*)"
+)
+"""What a compiler says of an option that is newer than itself."""
+
 REPORT_LINE = re.compile(r"((?<=SUMMARY: )AddressSanitizer: .*|.*runtime error: .*|barrier divergence: .*)")
 
 
@@ -163,7 +168,14 @@ class CudaHost:
         self._environment["ASAN_SYMBOLIZER_PATH"] = shutil.which("addr2line") or ""
         self.report = self._describe()
         self._runtime = self._root / "runtime.o"
-        self._build(["-c", str(Path(__file__).with_suffix(".cpp")), "-o", str(self._runtime)])
+        try:
+            self._build(["-c", str(Path(__file__).with_suffix(".cpp")), "-o", str(self._runtime)])
+        except CompileError as e:
+            if old := OLD.search(str(e)):
+                needed = "C++17" if "17" in old[3] else f"{old[3]} of g++ 8 or clang++ 7"
+                mend = "install a newer one and put it on PATH"
+                raise TooOld(compiler.family, f"one with {needed}", self.report.driver, mend) from None
+            raise
 
     def _describe(self) -> Report:
         version = subprocess.run([self._compiler.path, "--version"], capture_output=True, text=True, errors="replace")

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import re
 import struct
 import time
 import warnings
@@ -19,12 +20,15 @@ from harness.backends.common import buffer_bytes, first_line, is_software, optim
 from harness.backends.opencl_icds import drivers as drivers
 from harness.backends.opencl_icds import library_named_by
 from harness.backends.opencl_identity import identify
-from harness.errors import CompileError, DeviceFault, DeviceLost, LaunchError, Unsupported
+from harness.errors import CompileError, DeviceFault, DeviceLost, LaunchError, TooOld, Unsupported
 from harness.kernels import Buffer, Kernel, Language, Pass
 
 LANGUAGE: Language = "opencl"
 CPU = "device-type-cpu"
 """A feature of our own: kernels for CPU devices ask for it."""
+
+WANTED = (1, 2)
+"""The oldest OpenCL that the kernels are written for."""
 
 LOST = {-2, -36, -9999}
 """CL_DEVICE_NOT_AVAILABLE, CL_INVALID_COMMAND_QUEUE, and what NVIDIA returns for a kernel that broke the context."""
@@ -47,6 +51,8 @@ def cache_environment(folder: Path) -> dict[str, str]:
 def probe() -> list[dict[str, Any]]:
     """The devices of the one visible platform; [] where it has none."""
     devices = _devices()
+    if devices and all(map(_age_problem, devices)):
+        raise next(filter(None, map(_age_problem, devices)))
     for device in devices[:1]:
         pocl.check_method(device)
     return [msgspec.to_builtins(_report(device)) for device in devices]
@@ -77,6 +83,15 @@ def _devices() -> list[Any]:
         if e.code == cl.status_code.DEVICE_NOT_FOUND:
             return []
         raise DeviceFault(f"clGetDeviceIDs: {e}") from None
+
+
+def _age_problem(device: Any) -> TooOld | None:
+    """The refusal of a device whose OpenCL is older than WANTED."""
+    number = re.search(r"(\d+)\.(\d+)", device.version)
+    there = (int(number[1]), int(number[2])) if number else WANTED
+    if there >= WANTED:
+        return None
+    return TooOld(f"{' '.join(device.name.split())}: OpenCL", "1.2", f"{there[0]}.{there[1]}", "update the driver")
 
 
 def _report(device: Any) -> Report:
@@ -148,6 +163,8 @@ class OpenCL:
 
     def compile(self, kernel: Kernel, text: str, constants: Mapping[str, int]) -> Program:
         """Builds for the device and takes out every entry point."""
+        if old := _age_problem(self.device):
+            raise old
         options = ["-cl-std=CL1.2", *(f"-D{name}={value}u" for name, value in constants.items())]
         # Oclgrind's optimiser makes intrinsics (a funnel shift) that its interpreter does not know.
         if self.simulated or optimiser_off():

@@ -22,7 +22,7 @@ from harness.backends import Report, vulkan_identity
 from harness.backends.common import buffer_bytes, is_software, optimiser_off, vendor_name
 from harness.backends.vulkan_icds import drivers as drivers
 from harness.backends.vulkan_icds import library_named_by
-from harness.errors import CompileError, DeviceFault, DeviceLost, LaunchError, Unsupported
+from harness.errors import CompileError, DeviceFault, DeviceLost, LaunchError, TooOld, Unsupported
 from harness.kernels import Buffer, Kernel, Language, Pass
 
 LANGUAGE: Language = "wgsl"
@@ -78,9 +78,24 @@ def _adapters(backend: str) -> list[tuple[Any, Report]]:
         ctypes.CDLL(library_named_by(Path(os.environ["VK_DRIVER_FILES"]))[0])
     if len({i.driver for i in identities}) > 1:
         raise DeviceFault(f"expected one driver, see {', '.join(sorted({i.driver for i in identities}))}")
+    _check_age(backend, adapters, identities)
     keys = [(a.info["device"], a.info["vendor_id"], a.info["device_id"]) for a in adapters]
     matched = vulkan_identity.match(keys, identities)
     return [(a, _report(a, identity)) for a, identity in zip(adapters, matched, strict=True)]
+
+
+def _check_age(backend: str, adapters: Sequence[Any], identities: Sequence[vulkan_identity.Identity]) -> None:
+    """Raises TooOld where the driver's devices cannot compute by this API, DeviceFault where wgpu takes none of them."""
+    mend = "update the driver; a card that no newer one knows can be tried by another API"
+    if adapters and all(a.limits["max-compute-workgroups-per-dimension"] == 0 for a in adapters):
+        needed = "OpenGL 4.3 or OpenGL ES 3.1 (compute shaders)" if backend == "OpenGL" else "one with compute shaders"
+        raise TooOld(backend, needed, adapters[0].info["description"] or adapters[0].info["device"], mend)
+    if identities and not adapters:
+        newest = max(identities, key=lambda i: [int(n) for n in i.api.split(".")])
+        if newest.api.startswith("1.0."):
+            raise TooOld(f"{newest.name}: Vulkan", "1.1", newest.api, mend)
+        names = ", ".join(i.name for i in identities)
+        raise DeviceFault(f"wgpu takes none of the driver's devices ({names}, Vulkan {newest.api}): {mend}")
 
 
 @functools.cache
