@@ -51,6 +51,7 @@ def bare_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setattr(egl_vendors, "FOLDERS", (str(tmp_path / "glvnd"),))
     monkeypatch.setattr(egl_vendors, "NODES", tmp_path / "dri")
+    monkeypatch.setattr(egl_vendors, "CARDS", tmp_path / "drm")
     monkeypatch.setattr(common, "LOADER_CACHE", tmp_path / "ld.so.cache")
     monkeypatch.setattr(common, "LIBRARY_FOLDERS", (str(tmp_path / "lib"),))
     monkeypatch.setattr(cuda_drivers, "NVIDIA_NODE", tmp_path / "nvidiactl")
@@ -306,6 +307,48 @@ def test_mesas_opengl_is_llvmpipe_and_a_card_where_there_is_a_render_node(tmp_pa
     assert card.environment["LIBGL_ALWAYS_SOFTWARE"] is card.environment["GALLIUM_DRIVER"] is None
 
 
+def card(tmp_path: Path, node: str, address: str, driver: str) -> None:
+    """A render node, and what the kernel says of it."""
+    library(tmp_path / "dri" / node)
+    device = tmp_path / "devices" / address
+    (tmp_path / "drivers" / driver).mkdir(parents=True, exist_ok=True)
+    device.mkdir(parents=True)
+    (device / "driver").symlink_to(tmp_path / "drivers" / driver)
+    (tmp_path / "drm" / node).mkdir(parents=True)
+    (tmp_path / "drm" / node / "device").symlink_to(device)
+
+
+def test_each_of_several_mesa_cards_is_a_row_whose_child_must_hold_its_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mesa is told which by address, and the node that it holds open says what it did. NVIDIA's own driver is not Mesa's."""
+    library(tmp_path / "lib/libEGL.so.1")
+    vulkan_icd(tmp_path / "glvnd/50_mesa.json", str(library(tmp_path / "libEGL_mesa.so.0")))
+    card(tmp_path, "renderD128", "0000:01:00.0", "amdgpu")
+    card(tmp_path, "renderD129", "0000:02:00.0", "nvidia")
+    assert [d.label for d in egl_vendors.drivers()] == ["mesa", "llvmpipe"]
+    card(tmp_path, "renderD130", "0000:03:00.0", "i915")
+    first, second, _ = egl_vendors.drivers()
+    assert (first.label, second.label) == ("mesa-renderD128", "mesa-renderD130")
+    assert second.environment["DRI_PRIME"] == "pci-0000_03_00_0"
+    assert second.environment["SAMEBITS_RENDER_NODE"] == "renderD130"
+
+    monkeypatch.setattr(opengl, "DESCRIPTORS", tmp_path / "fd")
+    (tmp_path / "fd").mkdir()
+    assert opengl._address() is None
+    (tmp_path / "fd/7").symlink_to(tmp_path / "dri/renderD128")
+    (tmp_path / "fd/8").symlink_to("socket:[12]")
+    assert opengl._address() == "0000:01:00.0"
+    monkeypatch.setenv("SAMEBITS_RENDER_NODE", "renderD130")
+    with pytest.raises(DeviceFault, match="told to draw with renderD130 and holds renderD128"):
+        opengl._address()
+    monkeypatch.setenv("SAMEBITS_RENDER_NODE", "renderD128")
+    assert opengl._address() == "0000:01:00.0"
+    (tmp_path / "fd/9").symlink_to(tmp_path / "dri/renderD130")
+    with pytest.raises(DeviceFault, match="holds renderD128, renderD130"):
+        opengl._address()
+
+
 def test_other_opengl_vendors_and_a_library_without_vendor_files_are_drivers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -403,7 +446,7 @@ def test_an_opengl_child_that_has_loaded_more_than_its_driver_says_so(
     mapped: str, name: str, alone: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Mesa's OpenGL on Vulkan loads both, and is one driver."""
-    monkeypatch.setattr(opengl, "MAPS", tmp_path / "maps")
-    opengl.MAPS.write_text("".join(f"7f00-7f01 r-xp 0 00:00 1 /usr/lib/{library}\n" for library in mapped.split()))
+    monkeypatch.setattr(common, "MAPS", tmp_path / "maps")
+    common.MAPS.write_text("".join(f"7f00-7f01 r-xp 0 00:00 1 /usr/lib/{library}\n" for library in mapped.split()))
     with nullcontext() if alone else pytest.raises(DeviceFault, match="expected one OpenGL driver"):
         opengl._check_alone([name])

@@ -121,10 +121,14 @@ def test_every_other_devices_results_are_the_same_as_without_them(
 def test_each_worker_loads_its_own_driver_and_no_other(
     both: tuple[list[Device], list[Device]], broken: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """What the system has mapped into an open worker, among the libraries of all drivers of all APIs."""
+    """What the system has mapped into an open worker, among the libraries of all drivers of all APIs.
+
+    Every row that SAMEBITS_EXPECT names takes part. A host compiler is no library: its worker maps nobody's.
+    """
     for name in ("OCL_ICD_VENDORS", "VK_ADD_DRIVER_FILES", "__EGL_VENDOR_LIBRARY_DIRS"):
         monkeypatch.setenv(name, str(broken))
-    rows = [*both[1], *discover(["nvrtc", "hiprtc"])]
+    rows = [*both[1], *discover(["nvrtc", "hiprtc", "cuda", "cuda_host"])]
+    assert devices.expected(rows) == []
     libraries = {row.id: find_library(doctor.library_of(row.api, row.origin) or "none") for row in rows}
     known = {os.path.realpath(path) for path in libraries.values() if path}
     seen = {}
@@ -135,4 +139,8 @@ def test_each_worker_loads_its_own_driver_and_no_other(
                 pass
             maps = Path(f"/proc/{child.pid}/maps").read_text()
             seen[row.id] = known & {os.path.realpath(line.split(maxsplit=5)[-1]) for line in maps.splitlines()}
-    assert seen == {row.id: {os.path.realpath(str(libraries[row.id]))} for row in rows if row.ok}
+    own = {row.id: {os.path.realpath(path)} if (path := libraries[row.id]) else set() for row in rows if row.ok}
+    assert seen == own
+    assert [id for id, paths in own.items() if not paths] == [
+        row.id for row in rows if row.ok and row.api == "cuda_host"
+    ]

@@ -7,9 +7,11 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from harness.errors import DeviceFault
 from harness.kernels import GUARD_WORDS, Buffer
 
 LOADER_CACHE = Path("/etc/ld.so.cache")
+MAPS = Path("/proc/self/maps")
 LIBRARY_FOLDERS = ("/lib", "/usr/lib", "/lib64", "/usr/lib64", "/usr/local/lib")
 OPTIMISER = "SAMEBITS_OPTIMISER"
 """Set to "off" for a child whose device is to compile without its optimiser; `devices.without_optimiser` does it."""
@@ -93,6 +95,20 @@ def _file_problem(path: Path) -> str | None:
         return f"{path} is not a shared library"
     bits = struct.calcsize("P") * 8
     return None if head[4] * 32 == bits else f"{path} is a {head[4] * 32}-bit library, this Python is {bits}-bit"
+
+
+def mapped(pattern: str) -> set[str]:
+    """The shared libraries in this process whose file name (without `.so` and what follows) matches `pattern` (Linux)."""
+    maps = MAPS.read_text("utf-8", "replace") if MAPS.exists() else ""
+    paths = {line.split(maxsplit=5)[-1] for line in maps.splitlines() if ".so" in line}
+    return {path for path in paths if re.fullmatch(pattern, os.path.basename(path).partition(".so")[0])}
+
+
+def check_alone(pattern: str, what: str) -> None:
+    """Raises DeviceFault where this process has loaded several libraries that match `pattern`, each a driver."""
+    seen = sorted(os.path.basename(path) for path in mapped(pattern))
+    if len(seen) > 1:
+        raise DeviceFault(f"expected one {what}, see {', '.join(seen)}")
 
 
 def first_line(log: str, skip: str = r"$") -> str:

@@ -3,6 +3,7 @@
 No GPU was at hand when this was written: CuPy's documented calls only, and few of them.
 """
 
+import os
 import re
 import subprocess
 import time
@@ -17,7 +18,8 @@ import msgspec
 import numpy as np
 
 from harness.backends import Report
-from harness.backends.common import buffer_bytes, first_line, optimiser_off
+from harness.backends.common import buffer_bytes, check_alone, first_line, optimiser_off
+from harness.backends.cuda_drivers import VARIABLE
 from harness.backends.cuda_drivers import drivers as drivers
 from harness.errors import CompileError, DeviceFault, DeviceLost, LaunchError, TooOld, Unsupported
 from harness.kernels import Buffer, Kernel, Language, Pass
@@ -49,6 +51,7 @@ def probe() -> list[dict[str, Any]]:
     import cupy
 
     runtime = cupy.cuda.runtime
+    _check_driver(runtime)
     try:
         count = runtime.getDeviceCount()
         _check_age(runtime)
@@ -59,6 +62,14 @@ def probe() -> list[dict[str, Any]]:
         if e.status == OLD_DRIVER:
             raise _too_old(runtime, f"CUDA {_dotted(runtime.runtimeGetVersion())} of CuPy {cupy.__version__}") from None
         raise DeviceFault(f"{e} (cudaError {e.status}, CuPy {cupy.__version__})") from None
+
+
+def _check_driver(runtime: Any) -> None:
+    """Raises DeviceFault where CuPy was built for the other vendor, or the drivers of both are loaded."""
+    wanted, there = os.environ.get(VARIABLE), "rocm" if runtime.is_hip else "nvidia"
+    if wanted not in (None, there):
+        raise DeviceFault(f"expected CuPy for {wanted}, see one for {there}: leave only one of its wheels installed")
+    check_alone("libcuda|libamdhip64", "CUDA driver")
 
 
 def _check_age(runtime: Any) -> None:
@@ -166,6 +177,7 @@ class Cuda:
             compiler.CompileException,
             memory.OutOfMemoryError,
         )
+        _check_driver(runtime)
         with self._faults(LaunchError):
             self.report = _report(index)
             self.device = cupy.cuda.Device(index)

@@ -9,6 +9,8 @@ from harness.backends.common import find_library
 
 NVIDIA_NODE, AMD_NODE = Path("/dev/nvidiactl"), Path("/dev/kfd")
 LIBRARY = "libcuda.so.1"
+VARIABLE = "SAMEBITS_CUDA_DRIVER"
+"""Names the driver that a child is to see, `nvidia` or `rocm`."""
 
 
 def drivers() -> list[Driver]:
@@ -25,9 +27,9 @@ def drivers() -> list[Driver]:
             )
         elif all("rocm" in name for name in builds):
             problem = "CuPy is not installed: pip install 'samebits[cuda13]', or [cuda12] for a driver before 580"
-        found.append(Driver("cuda", "nvidia", str(library or NVIDIA_NODE), environment, problem))
+        found.append(Driver("cuda", "nvidia", str(library or NVIDIA_NODE), environment | {VARIABLE: "nvidia"}, problem))
     if AMD_NODE.exists() and any("rocm" in name for name in builds):
-        found.append(Driver("cuda", "rocm", str(AMD_NODE), environment))
+        found.append(Driver("cuda", "rocm", str(AMD_NODE), environment | {VARIABLE: "rocm"}))
     return found
 
 

@@ -22,6 +22,15 @@
 #endif
 #endif
 
+// The row that is run must be the row that is named.
+#if SAMEBITS_CLANG && !defined(__clang__)
+#error "clang++ on PATH is another compiler"
+#elif !SAMEBITS_CLANG && defined(__clang__)
+#error "g++ on PATH is clang++ by another name"
+#elif SAMEBITS_SANITIZED && !defined(ADDRESS_SANITIZER)
+#error "the compiler leaves out the sanitizers that it was asked for"
+#endif
+
 #ifdef ADDRESS_SANITIZER
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>

@@ -31,6 +31,9 @@ from harness.kernels import Buffer, Kernel, Language, Pass
 
 LANGUAGE: Language = "cuda"
 VARIABLE = "SAMEBITS_CUDA_HOST"
+CLEARED = ("GCC_EXEC_PREFIX", "COMPILER_PATH", "CCC_OVERRIDE_OPTIONS")
+"""Variables that would put parts of another compiler, or other options, in the place of its own."""
+
 FAMILIES = {"g++": "GNU", "clang++": "LLVM"}
 SANITIZED = "-asan"
 
@@ -112,7 +115,10 @@ def _compilers() -> Iterator[Compiler]:
 def drivers() -> list[Driver]:
     """One driver a compiler and build. Only Linux has the shared memory and the linker script that this needs."""
     problem = None if platform.system() == "Linux" else f"cuda_host needs Linux, not {platform.system()}"
-    return [Driver("cuda_host", c.label, c.path, {VARIABLE: c.label}, problem) for c in _compilers()]
+    return [
+        Driver("cuda_host", c.label, c.path, {VARIABLE: c.label} | dict.fromkeys(CLEARED), problem)
+        for c in _compilers()
+    ]
 
 
 def _selected() -> Compiler:
@@ -169,7 +175,11 @@ class CudaHost:
         self.report = self._describe()
         self._runtime = self._root / "runtime.o"
         try:
-            self._build(["-c", str(Path(__file__).with_suffix(".cpp")), "-o", str(self._runtime)])
+            row = [
+                f"-DSAMEBITS_CLANG={int(compiler.family == 'clang++')}",
+                f"-DSAMEBITS_SANITIZED={int(compiler.sanitized)}",
+            ]
+            self._build([*row, "-c", str(Path(__file__).with_suffix(".cpp")), "-o", str(self._runtime)])
         except CompileError as e:
             if old := OLD.search(str(e)):
                 needed = "C++17" if "17" in old[3] else f"{old[3]} of g++ 8 or clang++ 7"

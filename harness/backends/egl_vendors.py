@@ -1,7 +1,8 @@
 """Which OpenGL drivers a machine has, by files and variables alone: the JSON files of EGL vendors that libglvnd reads.
 
 A child sees one because the variable of libglvnd names its file. Mesa draws on a card or on the processor with one
-library, so it is up to two drivers: `llvmpipe`, forced to the processor, and `mesa` where there is a render node.
+library, so it is several drivers: `llvmpipe`, forced to the processor, and one for each render node that is not of NVIDIA's own
+kernel driver: `mesa`, of several `mesa-renderD129`. Several cards were never tried.
 """
 
 import os
@@ -15,6 +16,10 @@ from harness.backends.vulkan_icds import library_named_by
 
 FOLDERS = ("/etc/glvnd/egl_vendor.d", "/usr/local/share/glvnd/egl_vendor.d", "/usr/share/glvnd/egl_vendor.d")
 NODES = Path("/dev/dri")
+CARDS = Path("/sys/class/drm")
+NODE = "SAMEBITS_RENDER_NODE"
+"""Names the node that a child is to find in use."""
+
 LOADER = "libEGL.so.1"
 CLEARED = (
     *("__EGL_VENDOR_LIBRARY_DIRS", "DISPLAY", "WAYLAND_DISPLAY", "EGL_PLATFORM"),
@@ -61,9 +66,26 @@ def _renderers(name: str, library: str) -> Iterator[tuple[str, dict[str, str | N
     if "mesa" not in library.lower():
         yield name, {}
         return
-    if any(NODES.glob("renderD*")):
+    nodes = [n.name for n in sorted(NODES.glob("renderD*")) if _link(n.name, "device/driver") != "nvidia"]
+    if len(nodes) == 1:
         yield name, {}
+    for node in nodes if len(nodes) > 1 else ():
+        # Mesa's variable takes an address in this spelling; without it, it draws with the first card.
+        chosen = f"pci-{re.sub(r'[:.]', '_', address(node) or 'unknown')}"
+        yield f"{name}-{node}", {"DRI_PRIME": chosen, NODE: node}
     yield "llvmpipe", SOFTWARE
+
+
+def address(node: str) -> str | None:
+    """The PCI address of the card behind a render node (`renderD128`); None where it is on no PCI bus."""
+    name = _link(node, "device")
+    return name if re.fullmatch(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", name) else None
+
+
+def _link(node: str, what: str) -> str:
+    """The last part of where a link in the kernel's folder of a node leads, "" where there is none."""
+    link = CARDS / node / what
+    return link.resolve().name if link.exists() else ""
 
 
 def _files() -> Iterator[Path]:

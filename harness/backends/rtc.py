@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.backends import Driver, Report
-from harness.backends.common import find_library, first_line, library_problem, optimiser_off, unique_label
+from harness.backends.common import check_alone, find_library, first_line, library_problem, optimiser_off, unique_label
 from harness.errors import CompileError, DeviceFault, UsageError
 from harness.kernels import Buffer, Kernel, Pass
 
@@ -72,6 +72,7 @@ class CompileOnly:
     def __init__(self, compiler: Compiler) -> None:
         self._compiler = compiler
         self._library = ctypes.CDLL(os.environ[VARIABLE])
+        check_alone(re.escape(Path(os.environ[VARIABLE]).name.partition(".so")[0]), compiler.name)
         self.dispatch_s = 0.0
         refused = {}
         for architecture in compiler.architectures:

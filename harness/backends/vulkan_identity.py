@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from harness.backends.vulkan_icds import LOADER
+from harness.errors import TooOld
 
 VULKAN_1_1 = 1 << 22 | 1 << 12
 VULKAN_1_2 = 1 << 22 | 2 << 12
@@ -27,6 +28,11 @@ class Identity:
     api: str
     uuid: str | None
     pci: str | None
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """What an adapter of wgpu tells too."""
+        return self.name, self.vendor_id, self.device_id
 
 
 class _Application(ctypes.Structure):
@@ -108,15 +114,17 @@ class _Extension(ctypes.Structure):
 
 
 def query() -> list[Identity]:
-    """The physical devices of the visible driver, in its order; [] where there is none or it is older than 1.1.
+    """The physical devices of the visible driver, in its order; [] where there is none.
 
-    Raises OSError where the loader is missing.
+    Raises OSError where the loader is missing, TooOld where it is of Vulkan 1.0.
     """
     vk = ctypes.CDLL(LOADER)
+    if not hasattr(vk, "vkGetPhysicalDeviceProperties2"):
+        raise TooOld("the Vulkan loader", "1.1", "1.0", "update it (Debian and Ubuntu: apt install libvulkan1)")
     application = _Application(type=0, api_version=VULKAN_1_1)
     info = _InstanceInfo(type=1, application=ctypes.pointer(application))
     instance = c_void_p()
-    if not hasattr(vk, "vkGetPhysicalDeviceProperties2") or vk.vkCreateInstance(byref(info), None, byref(instance)):
+    if vk.vkCreateInstance(byref(info), None, byref(instance)):
         return []
     try:
         count = c_uint32()
@@ -174,7 +182,7 @@ def match(adapters: Sequence[tuple[str, int, int]], identities: Iterable[Identit
     """
     by_key: dict[tuple[str, int, int], list[Identity]] = {}
     for identity in identities:
-        by_key.setdefault((identity.name, identity.vendor_id, identity.device_id), []).append(identity)
+        by_key.setdefault(identity.key, []).append(identity)
     found: list[Identity | None] = []
     for place, key in enumerate(adapters):
         same = by_key.get(key, [])

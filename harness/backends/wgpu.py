@@ -76,12 +76,20 @@ def _adapters(backend: str) -> list[tuple[Any, Report]]:
     if not adapters and backend == "Vulkan" and "VK_DRIVER_FILES" in os.environ:
         # Raises OSError with the dynamic loader's own reason where the driver's library does not load.
         ctypes.CDLL(library_named_by(Path(os.environ["VK_DRIVER_FILES"]))[0])
-    if len({i.driver for i in identities}) > 1:
-        raise DeviceFault(f"expected one driver, see {', '.join(sorted({i.driver for i in identities}))}")
     _check_age(backend, adapters, identities)
     keys = [(a.info["device"], a.info["vendor_id"], a.info["device_id"]) for a in adapters]
+    if backend == "Vulkan":
+        _check_alone(keys, identities)
     matched = vulkan_identity.match(keys, identities)
     return [(a, _report(a, identity)) for a, identity in zip(adapters, matched, strict=True)]
+
+
+def _check_alone(keys: Sequence[tuple[str, int, int]], identities: Sequence[vulkan_identity.Identity]) -> None:
+    """Raises DeviceFault where the devices are not those of one driver."""
+    if len(seen := {i.driver for i in identities}) > 1:
+        raise DeviceFault(f"expected one driver, see {', '.join(sorted(seen))}")
+    if strange := {name for name, *_ in set(keys) - {i.key for i in identities}}:
+        raise DeviceFault(f"wgpu sees what the driver does not list: {', '.join(sorted(strange))}")
 
 
 def _check_age(backend: str, adapters: Sequence[Any], identities: Sequence[vulkan_identity.Identity]) -> None:
