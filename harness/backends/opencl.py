@@ -35,11 +35,15 @@ LOST = {-2, -36, -9999}
 
 
 def cache_environment(folder: Path) -> dict[str, str]:
-    """Variables that keep driver and library caches inside `folder`, or off."""
+    """Variables that keep driver and library caches inside `folder`, or off.
+
+    Mesa's stays on, in `folder`: Rusticl 22.3 builds a kernel anew at every launch, seconds each time, unless it finds it there.
+    """
     return {
         "PYOPENCL_NO_CACHE": "1",
         "POCL_CACHE_DIR": str(folder),
-        "MESA_SHADER_CACHE_DISABLE": "true",
+        "MESA_SHADER_CACHE_DISABLE": "false",
+        "MESA_SHADER_CACHE_DIR": str(folder),
         "CUDA_CACHE_DISABLE": "1",
         "NEO_CACHE_PERSISTENT": "0",
         "AMD_COMGR_CACHE": "0",
