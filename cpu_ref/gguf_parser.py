@@ -22,6 +22,12 @@ _BOOL, _STRING, _ARRAY = 7, 8, 9
 _TENSOR_TYPES = {0: ("F32", 1, 4), 1: ("F16", 1, 2), 2: ("Q4_0", 32, 18), 3: ("Q4_1", 32, 20), 8: ("Q8_0", 32, 34)}
 """GGUF's number: name, values in a block, bytes of a block."""
 
+_OTHER_TYPES = {
+    6: "Q5_0", 7: "Q5_1", 9: "Q8_1", 10: "Q2_K", 11: "Q3_K", 12: "Q4_K", 13: "Q5_K", 14: "Q6_K", 15: "Q8_K",
+    24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 30: "BF16",
+}  # fmt: skip
+"""Types that are refused by name."""
+
 
 @dataclass(frozen=True)
 class Tensor:
@@ -82,17 +88,20 @@ class Gguf:
         number, dims, offset = self._tensors[name]
         if number not in _TENSOR_TYPES:
             known = ", ".join(t[0] for t in _TENSOR_TYPES.values())
-            raise self._refused(f"tensor {name!r} has type number {number}", f"the reference reads {known}")
-        kind, block, block_bytes = _TENSOR_TYPES[number]
+            kind = _OTHER_TYPES.get(number, f"number {number}")
+            raise self._refused(f"tensor {name!r} has type {kind}", f"the reference reads {known}")
+        name_of_type, block, block_bytes = _TENSOR_TYPES[number]
         if dims[0] % block:
-            raise self._refused(f"tensor {name!r}: rows of {dims[0]} values are no multiple of {kind}'s {block}")
+            raise self._refused(
+                f"tensor {name!r}: rows of {dims[0]} values are no multiple of {name_of_type}'s {block}"
+            )
         size = block_bytes
         for d in (dims[0] // block, *dims[1:]):
             size *= d
         start = self._start + offset
         if start + size > len(self._data):
             raise self._refused(f"tensor {name!r} ends at byte {start + size} of {len(self._data)}")
-        return Tensor(name, kind, dims, self._data[start : start + size])
+        return Tensor(name, name_of_type, dims, self._data[start : start + size])
 
     def _refused(self, fault: str, mend: str = "the file is damaged, fetch it again") -> GgufRefused:
         return GgufRefused(f"{self.name}: {fault}; {mend}")

@@ -4,7 +4,7 @@ A new block type is one more `BlockType` in `BLOCK_TYPES`.
 """
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -13,8 +13,10 @@ from cpu_ref.errors import WeightsRefused
 BLOCK = 32
 """Weights in a block of every type here."""
 
+_LOW = bytes(b & 15 for b in range(256))
+_HIGH = bytes(b >> 4 for b in range(256))
 
-@cache
+
 def half_q24(bits: int) -> int:
     """The exact value times 2^24 of an IEEE half given by its 16 bits; ValueError for infinities and NaNs.
 
@@ -27,24 +29,29 @@ def half_q24(bits: int) -> int:
     return -magnitude if sign else magnitude
 
 
+@cache
+def halves_q24() -> list[int]:
+    """`half_q24` by the 16 bits of a half; 0 stands where a half has no value."""
+    return [0 if bits >> 10 & 31 == 31 else half_q24(bits) for bits in range(1 << 16)]
+
+
 @dataclass(frozen=True)
 class BlockType:
-    """How a block's bytes are laid out: `halves` fp16 scales, then quants.
+    """How a block's bytes are laid out: `halves` fp16 scales, then the bytes of its quants.
 
-    `quants` is the struct of a block whose scales are skipped. `values(scales, quants)` gives the 32 weights,
-    `bound(scales)` is never below the magnitude of one.
+    `values(quants, *scales)` gives the 32 weights, `bound(*scales)` is never below the magnitude of one; scales in Q24.
     """
 
     name: str
     halves: int
-    quants: str
-    values: Callable[[tuple[int, ...], tuple[int, ...]], list[int]]
-    bound: Callable[[tuple[int, ...]], int]
+    quants: int
+    values: Callable[..., Iterable[int]]
+    bound: Callable[..., int]
 
     @property
     def size(self) -> int:
         """Bytes of a block."""
-        return struct.calcsize("<" + self.quants)
+        return 2 * self.halves + self.quants
 
     def row_bytes(self, k: int) -> int:
         """Bytes of a row of `k` weights; WeightsRefused where `k` is not a multiple of the block."""
@@ -53,48 +60,73 @@ class BlockType:
         return k // BLOCK * self.size
 
 
-def _q8_0(scales: tuple[int, ...], quants: tuple[int, ...]) -> list[int]:
-    s = scales[0]
-    return [s * q for q in quants]
+def _q8_0(quants: bytes, s: int) -> Iterable[int]:
+    return [s * q for q in memoryview(quants).cast("b")]
 
 
-Q8_0 = BlockType("Q8_0", 1, "2x32b", _q8_0, lambda scales: abs(scales[0]) * 128)
+def _nibbles(quants: bytes, weights: Sequence[int]) -> Iterable[int]:
+    """The weight of each nibble: byte j holds number j in its low nibble and number j + 16 in its high one."""
+    return map(weights.__getitem__, quants.translate(_LOW) + quants.translate(_HIGH))
 
-BLOCK_TYPES = {t.name: t for t in (Q8_0,)}
+
+def _q4_0(quants: bytes, s: int) -> Iterable[int]:
+    return _nibbles(quants, [s * (q - 8) for q in range(16)])
+
+
+def _q4_1(quants: bytes, s: int, m: int) -> Iterable[int]:
+    return _nibbles(quants, [s * q + m for q in range(16)])
+
+
+Q8_0 = BlockType("Q8_0", 1, 32, _q8_0, lambda s: 128 * abs(s))
+Q4_0 = BlockType("Q4_0", 1, 16, _q4_0, lambda s: 8 * abs(s))
+Q4_1 = BlockType("Q4_1", 2, 16, _q4_1, lambda s, m: 15 * abs(s) + abs(m))
+
+BLOCK_TYPES = {t.name: t for t in (Q4_0, Q4_1, Q8_0)}
 """The block types that have an exact reference, by GGUF's names."""
 
 
 class Weights:
-    """Rows of k weights in blocks of one kind; the scales are decoded once, on construction.
+    """Rows of k weights in blocks of one kind.
 
-    WeightsRefused names the tensor (`name`), row and block of a scale without a value, or a wrong length.
+    On construction, WeightsRefused names the tensor (`name`), row and block of a scale without a value, or a wrong length.
     """
 
     def __init__(self, kind: BlockType, data: bytes | memoryview, k: int, name: str) -> None:
-        self.kind, self.data, self.k = kind, data, k
+        self.kind, self.data, self.k, self.name = kind, memoryview(data), k, name
         self.blocks = kind.row_bytes(k) // kind.size
-        if len(data) % kind.row_bytes(k):
+        self.count, rest = divmod(len(data), kind.row_bytes(k))
+        if rest:
             raise WeightsRefused(f"{name}: {len(data)} bytes are no whole number of rows of {kind.row_bytes(k)} bytes")
-        rest = kind.size - 2 * kind.halves
-        self.scales: list[tuple[int, ...]] = []
-        try:
-            for halves in struct.iter_unpack(f"<{kind.halves}H{rest}x", data):
-                self.scales.append(tuple(map(half_q24, halves)))
-        except ValueError as e:
-            row, block = divmod(len(self.scales), self.blocks)
-            raise WeightsRefused(f"{name}: row {row}, block {block}: the scale {e}") from None
+        self._refuse_scales()
+
+    def band(self, start: int, count: int) -> list[int]:
+        """The weights of up to `count` rows from row `start` on, row-major, as Q24 integers."""
+        size, value, weights = self.kind.row_bytes(self.k), halves_q24(), list[int]()
+        part = self.data[start * size : (start + count) * size]
+        for *halves, quants in struct.iter_unpack(f"<{self.kind.halves}H{self.kind.quants}s", part):
+            weights += self.kind.values(quants, *[value[bits] for bits in halves])
+        return weights
 
     def rows(self) -> Iterator[list[int]]:
         """Each row as k Q24 integers."""
-        k, values = self.k, self.kind.values
-        row: list[int] = []
-        for scales, quants in zip(self.scales, struct.iter_unpack("<" + self.kind.quants, self.data), strict=True):
-            row += values(scales, quants)
-            if len(row) == k:
-                yield row
-                row = []
+        return (self.band(row, 1) for row in range(self.count))
 
     def bounds(self) -> list[int]:
         """For each column of blocks, a number that no weight's magnitude in it exceeds."""
-        bound, blocks = self.kind.bound, self.blocks
-        return [max(map(bound, self.scales[j::blocks])) for j in range(blocks)]
+        value, heaviest = halves_q24(), []
+        for h in range(self.kind.halves):
+            layout = f"<{2 * h}xH{self.kind.size - 2 * h - 2}x"
+            column = [abs(value[bits]) for (bits,) in struct.iter_unpack(layout, self.data)]
+            heaviest.append([max(column[j :: self.blocks]) for j in range(self.blocks)])
+        return [self.kind.bound(*scales) for scales in zip(*heaviest, strict=True)]
+
+    def _refuse_scales(self) -> None:
+        """The exponent's five bits stand in a half's upper byte; all ones are an infinity or a NaN."""
+        size, halves = self.kind.size, range(self.kind.halves)
+        upper = [bytes(self.data[2 * h + 1 :: size]) for h in halves]
+        if not any(b & 0x7C == 0x7C for column in upper for b in set(column)):
+            return
+        at, h = next((i, h) for i in range(len(upper[0])) for h in halves if upper[h][i] & 0x7C == 0x7C)
+        bits = upper[h][at] << 8 | self.data[at * size + 2 * h]
+        row, block = divmod(at, self.blocks)
+        raise WeightsRefused(f"{self.name}: row {row}, block {block}: the scale 0x{bits:04x} is infinite or NaN")

@@ -170,7 +170,7 @@ def test_a_hostile_header_is_refused_in_one_line(file, name):
 @pytest.mark.parametrize(
     ("packed", "message"),
     [
-        (entry("t", [32], Q5_0, 0), "type number 6; the reference reads F32, F16, Q4_0, Q4_1, Q8_0"),
+        (entry("t", [32], Q5_0, 0), "type Q5_0; the reference reads F32, F16, Q4_0, Q4_1, Q8_0"),
         (entry("t", [33], Q8_0, 0), "rows of 33 values are no multiple of Q8_0's 32"),
         (entry("t", [32, 1 << 60], Q8_0, 0), "ends at byte .* of"),
         (entry("t", [1 << 63, (1 << 64) - 1], Q8_0, 0), "ends at byte .* of"),
