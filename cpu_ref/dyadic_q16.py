@@ -49,13 +49,19 @@ Stage = tuple[str, tuple[int, ...], list[int]]
 """Name, shape, row-major values."""
 
 
-def tables() -> dict[str, Table]:
-    """E1, E2 and G by their formulas; TableRefused where an entry is too near to a tie."""
+def exact_tables() -> dict[str, list[mpmath.mpf]]:
+    """E1, E2 and G by their formulas, before they are rounded."""
     with precision():
-        e1 = [ONE * v for v in powers(mpmath.exp(mpmath.mpf(-1) / 256), SOFTMAX_END)]
-        e2 = [ONE * v for v in powers(mpmath.exp(mpmath.mpf(-1) / 65536), 256)]
-        g = [ONE / (1 + v) for v in powers(mpmath.exp(mpmath.mpf(-1) / 2048), 32769)]
-    return {name: ("i64", rounded(name, values)) for name, values in (("E1", e1), ("E2", e2), ("G", g))}
+        return {
+            "E1": [ONE * v for v in powers(mpmath.exp(mpmath.mpf(-1) / 256), SOFTMAX_END)],
+            "E2": [ONE * v for v in powers(mpmath.exp(mpmath.mpf(-1) / 65536), 256)],
+            "G": [ONE / (1 + v) for v in powers(mpmath.exp(mpmath.mpf(-1) / 2048), 32769)],
+        }
+
+
+def tables() -> dict[str, Table]:
+    """The rounded tables, made anew; TableRefused where an entry is too near to a tie."""
+    return {name: ("i64", rounded(name, values)) for name, values in exact_tables().items()}
 
 
 @cache

@@ -53,6 +53,12 @@ def rounded(name: str, values: Iterable[mpmath.mpf | Fraction | int]) -> list[in
     return entries
 
 
+def nearest_tie(values: Iterable[mpmath.mpf]) -> float:
+    """The smallest distance of a value to a tie, in units of the last place."""
+    with precision():
+        return float(min(mpmath.mpf("0.5") - abs(v - mpmath.nint(v)) for v in values))
+
+
 def table_bytes(table: Table) -> bytes:
     """The entries, little-endian; OverflowError where one does not fit the element type."""
     element, entries = table

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cpu_ref.digest import tensor_digest
 from cpu_ref.integers import read_signed, write_residues, write_signed
 from cpu_ref.rounding import floor_shift, rne, round_away, round_shift
-from cpu_ref.second.linear import half_table
+from cpu_ref.second.blocks import half_table
 from cpu_ref.weights import half_q24
 
 

@@ -11,6 +11,18 @@ class RequestRefused(Refused):
     """The request cannot be done as written."""
 
 
+class TokensRefused(Refused):
+    """No token, one outside the vocabulary, or more than the context holds."""
+
+
+class ModelRefused(Refused):
+    """The model needs other arithmetic than the profile's, or lacks a number or a tensor."""
+
+
+class TableRefused(Refused):
+    """A table entry that cannot be rounded safely, or a table with another digest."""
+
+
 class GgufRefused(Refused):
     """The model file cannot be read."""
 
