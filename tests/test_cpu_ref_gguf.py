@@ -24,7 +24,7 @@ from gguf_bytes import (
 from cpu_ref.errors import GgufRefused
 from cpu_ref.gguf_parser import Gguf
 from cpu_ref.second.errors import GgufRefused as SecondRefused
-from cpu_ref.second.gguf_file import q8_0_tensor
+from cpu_ref.second.gguf_tensor import q8_0_tensor
 
 WORDS = array(8, 3, string("<s>") + string("the") + string(b"\xff\xfe"))
 

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cpu_ref.second.errors import WeightsRefused
-from cpu_ref.second.gguf_file import Bytes
+from cpu_ref.second.gguf_tensor import Bytes
 from cpu_ref.second.halves import Int64
 
 BLOCK = 32

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from cpu_ref.second.blocks import BLOCK, Blocks
 from cpu_ref.second.contracts import TERM, hold, join
 from cpu_ref.second.errors import RangeContract
-from cpu_ref.second.gguf_file import Bytes
+from cpu_ref.second.gguf_tensor import Bytes
 from cpu_ref.second.halves import BAND, Int64, column_stream
 
 ROWS = 4096

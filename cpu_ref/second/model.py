@@ -10,7 +10,7 @@ import numpy as np
 
 from cpu_ref.second.blocks import Blocks
 from cpu_ref.second.errors import ModelRefused, TokensRefused, WeightsRefused
-from cpu_ref.second.gguf_file import File
+from cpu_ref.second.gguf_tensor import File
 
 FORBIDDEN = ("attention.sliding_window", "attn_logit_softcapping", "final_logit_softcapping")
 

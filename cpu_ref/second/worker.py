@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from cpu_ref.second.errors import Refused, RequestRefused, WeightsRefused
 from cpu_ref.second.gemm import gemm_i32, gemm_i32_i64
-from cpu_ref.second.gguf_file import q8_0_tensor
+from cpu_ref.second.gguf_tensor import q8_0_tensor
 from cpu_ref.second.linear import linear_q8_0
 
 MAX_OUTPUTS = 1 << 26
