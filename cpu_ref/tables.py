@@ -21,8 +21,12 @@ Table = tuple[str, list[int]]
 DIGITS = 70
 """Decimal digits of a value before it is rounded: 60 are wanted, a running product of 32,769 factors loses 5."""
 
-TIE_DISTANCE = mpmath.mpf(10) ** -9
-"""No entry that is not exact may lie nearer to a tie, in units of the last place."""
+FRACTION = 128
+HALF = 1 << (FRACTION - 1)
+"""Values are rounded as integers with that many fraction bits."""
+
+TIE_DISTANCE = (1 << FRACTION) // 10**9
+"""No entry that is not exact may lie nearer to a tie: 1e-9 in units of the last place."""
 
 
 def precision() -> AbstractContextManager[object]:
@@ -44,8 +48,9 @@ def rounded(name: str, values: Iterable[mpmath.mpf | Fraction | int]) -> list[in
             if isinstance(value, int | Fraction):
                 entries.append(rne(value))
                 continue
-            nearest = int(mpmath.nint(value))
-            if abs(value - nearest) > mpmath.mpf("0.5") - TIE_DISTANCE:
+            fixed = int(mpmath.ldexp(value, FRACTION))
+            nearest = (fixed + HALF) >> FRACTION
+            if HALF - abs(fixed - (nearest << FRACTION)) < TIE_DISTANCE:
                 raise TableRefused(
                     f"{name}[{i}] = {mpmath.nstr(value, 30)}: within 1e-9 of a tie, so no rounding is safe"
                 )

@@ -21,6 +21,7 @@ class Server:
         self.key: tuple[str, str] | None = None
         self.module: Any = None
         self.model: Any = None
+        self.greedy: list[int] = []
 
     def answers(self, line: bytes) -> Iterator[dict[str, Any]]:
         """The answers to one line, an error as the last where there is one."""
@@ -46,10 +47,8 @@ class Server:
             raise TokensRefused("tokens must be a list of whole numbers")
         self._open(*key)
         yield {"model_sha256": self.model.sha256, "layers": self.model.layers}
-        result: list[int] = []
-        for answer, result in work(request, tokens):
-            yield answer
-        yield {"greedy": result, "seconds": round(time.perf_counter() - begin, 3)}
+        yield from work(request, tokens)
+        yield {"greedy": self.greedy, "seconds": round(time.perf_counter() - begin, 3)}
 
     def _open(self, profile: str, source: str) -> None:
         if self.key == (profile, source):
@@ -65,10 +64,12 @@ class Server:
             raise RequestRefused(f"unknown profile {profile!r}")
         self.module, self.model, self.key = module, module.load(source), (profile, source)
 
-    def _forward(self, request: dict[str, Any], tokens: list[int]) -> Iterator[tuple[dict[str, Any], list[int]]]:
+    def _forward(self, request: dict[str, Any], tokens: list[int]) -> Iterator[dict[str, Any]]:
         folder = request.get("folder")
         for number, (name, values) in enumerate(self.module.run(self.model, tokens)):
             data = values.astype("<i8").tobytes()
+            if name == "greedy":
+                self.greedy = values.tolist()
             header = f"i64[{','.join(map(str, values.shape))}]\0"
             file = f"{number}.i64" if folder else None
             if folder and file:
@@ -78,9 +79,9 @@ class Server:
                 except OSError as e:
                     raise RequestRefused(f"stage {name} cannot be written ({e.strerror})") from None
             digest = hashlib.sha256(header.encode() + data).hexdigest()
-            yield {"stage": name, "dims": values.shape, "digest": digest, "file": file}, values.reshape(-1).tolist()
+            yield {"stage": name, "dims": values.shape, "digest": digest, "file": file}
 
-    def _generate(self, request: dict[str, Any], tokens: list[int]) -> Iterator[tuple[dict[str, Any], list[int]]]:
+    def _generate(self, request: dict[str, Any], tokens: list[int]) -> Iterator[dict[str, Any]]:
         count = request.get("count")
         if type(count) is not int or count < 1:
             raise RequestRefused(f"count {count!r}: it must be a whole number of 1 or more")
@@ -91,7 +92,8 @@ class Server:
         while len(known) < len(tokens) + count:
             last = deque(self.module.run(self.model, known[len(cache) :], cache), maxlen=1)
             known.append(int(last[0][1][-1]))
-            yield {"token": known[-1]}, known[len(tokens) :]
+            yield {"token": known[-1]}
+        self.greedy = known[len(tokens) :]
 
 
 def main() -> int:
