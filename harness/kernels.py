@@ -46,6 +46,9 @@ FAMILIES = (gemm, linear)
 
 KERNELS: tuple[Kernel, ...] = tuple(kernel for family in FAMILIES for kernel in family.KERNELS)
 
+FAMILY_OF = {kernel.name: family.__name__.rpartition(".")[2] for family in FAMILIES for kernel in family.KERNELS}
+"""Kernel -> the name of its family, a column of the matrix."""
+
 
 def base(kernel: str) -> Kernel:
     """The base form of `kernel`; raises UsageError for an unknown one."""

@@ -9,7 +9,7 @@ import msgspec
 from harness import presets, shards
 from harness.backends.common import VENDORS, vendor_name
 from harness.devices import Device
-from harness.kernels import KERNELS
+from harness.kernels import FAMILY_OF, KERNELS
 from harness.records import Run, unit
 from harness.verdicts import TABLE, Result, exit_code, worst
 
@@ -349,15 +349,26 @@ def frame(runs: Sequence[Run]) -> Any:
 
 
 def pivot(runs: Sequence[Run]) -> Any:
-    """Devices by kernel and variant as a DataFrame of texts: `70 match`, or the worst verdict with its count."""
+    """Devices by family and variant as a DataFrame of texts: `70 match`, or the worst verdict with its count.
+
+    The control has a column of its own: it is never right or wrong.
+    """
     table = frame(runs)
     if table.empty:
         return table
-    table["column"] = table["kernel"] + " " + table["variant"]
+    table["column"] = [
+        _column(kernel, variant) for kernel, variant in zip(table["kernel"], table["variant"], strict=True)
+    ]
     # Cells are texts, so that what has no data says so and is never a number.
     cells = table.groupby(["device", "column"], sort=False)["verdict"].agg(_cell)
-    order = [f"{k.name} {k.variant}" for k in KERNELS]
+    order = dict.fromkeys([_column(k.name, k.variant) for k in KERNELS] + list(table["column"]))
     return cells.unstack("column").reindex(columns=[c for c in order if c in set(table["column"])]).fillna("no data")
+
+
+def _column(kernel: str, variant: str) -> str:
+    """The family of `kernel`, with the variant unless it is the base form; a kernel of another samebits stands for itself."""
+    name = "control" if kernel == CONTROL else FAMILY_OF.get(kernel, kernel)
+    return name if variant == "base" else f"{name} {variant}"
 
 
 def _cell(verdicts: Any) -> str:
