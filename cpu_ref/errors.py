@@ -42,10 +42,11 @@ class TableRefused(Refused):
 
 
 class RangeContract(Refused):
-    """A broken range contract: operation, place of the element, and its true value."""
+    """A broken range contract: operation, place of the element, its true value, and the bound in bits or in words."""
 
-    def __init__(self, op: str, element: tuple[int, ...], value: int, bound: int) -> None:
-        super().__init__(f"{op}{list(element)} = {value}: its magnitude must stay below 2^{bound}")
+    def __init__(self, op: str, element: tuple[int, ...], value: int, bound: int | str) -> None:
+        rule = bound if isinstance(bound, str) else f"its magnitude must stay below 2^{bound}"
+        super().__init__(f"{op}{list(element)} = {value}: {rule}")
         self.op = op
         self.element = element
         self.value = value

@@ -4,12 +4,12 @@ import sys
 from array import array
 from collections.abc import Iterable
 
-_CODES = {1: "b", 4: "i", 8: "q"}
+_CODES = {1: "b", 2: "h", 4: "i", 8: "q"}
 _UNSIGNED = {4: "I", 8: "Q"}
 
 
 def read_signed(data: bytes | memoryview, width: int) -> list[int]:
-    """All integers of `width` bytes (1, 4 or 8) in `data`."""
+    """All integers of `width` bytes (1, 2, 4 or 8) in `data`."""
     values = array(_CODES[width])
     values.frombytes(data)
     if sys.byteorder == "big":
@@ -18,7 +18,7 @@ def read_signed(data: bytes | memoryview, width: int) -> list[int]:
 
 
 def write_signed(values: Iterable[int], width: int) -> bytes:
-    """The bytes of integers that fit `width` bytes (4 or 8); OverflowError where one does not."""
+    """The bytes of integers that fit `width` bytes (1, 2, 4 or 8); OverflowError where one does not."""
     return _write(array(_CODES[width], values))
 
 
