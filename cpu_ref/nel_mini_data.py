@@ -10,7 +10,7 @@ from blake3 import blake3
 
 from cpu_ref.errors import RequestRefused, TableRefused
 from cpu_ref.integers import write_signed
-from cpu_ref.tables import precision, rounded
+from cpu_ref.tables import Table, precision, rounded, table_bytes
 
 NAME = "nel-mini-w8a8"
 HIDDEN, LAYERS, HEADS, KV_HEADS, HEAD, MLP, VOCABULARY, CONTEXT = 32, 2, 4, 2, 8, 64, 64, 64
@@ -46,25 +46,19 @@ def exact_tables() -> dict[str, list[mpmath.mpf]]:
         }
 
 
-def tables() -> dict[str, tuple[str, Row]]:
+def tables() -> dict[str, Table]:
     """Element type and entries of each table, made anew: rounded once, and cos = 1 brought into i16."""
     made = {name: rounded(name, exact) for name, exact in exact_tables().items()}
     made["COS"] = [min(v, 32767) for v in made["COS"]]
     return {name: (ELEMENTS[name], entries) for name, entries in made.items()}
 
 
-def table_bytes(element: str, entries: Row) -> bytes:
-    """The little-endian bytes that the digests and `lut-root` hash."""
-    width = int(element[1:]) // 8
-    return b"".join(v.to_bytes(width, "little", signed=element[0] == "i") for v in entries)
-
-
 @cache
 def checked_tables() -> dict[str, Row]:
     """The entries of each table; TableRefused where a digest is not the stated one."""
     made = tables()
-    for name, (element, entries) in made.items():
-        found = sha256(table_bytes(element, entries)).hexdigest()
+    for name, table in made.items():
+        found = sha256(table_bytes(table)).hexdigest()
         if found != TABLE_DIGESTS[name]:
             raise TableRefused(f"{name}: SHA-256 {found}, the profile states {TABLE_DIGESTS[name]}")
     return {name: entries for name, (_, entries) in made.items()}

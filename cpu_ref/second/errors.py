@@ -34,6 +34,7 @@ class WeightsRefused(Refused):
 class RangeContract(Refused):
     """A value outside its contract, at an element, with its true value."""
 
-    def __init__(self, op: str, element: Sequence[int], value: int, bound: int) -> None:
+    def __init__(self, op: str, element: Sequence[int], value: int, bound: int | str) -> None:
         place = ", ".join(str(int(e)) for e in element)
-        super().__init__(f"{op}[{place}] = {value}: its magnitude must stay below 2^{bound}")
+        rule = f"its magnitude must stay below 2^{bound}" if isinstance(bound, int) else bound
+        super().__init__(f"{op}[{place}] = {value}: {rule}")
