@@ -24,6 +24,7 @@ from cpu_ref.errors import Refused, RequestRefused, WeightsRefused
 from cpu_ref.gemm import Gemm, gemm_i8, gemm_i32, gemm_i32_i64
 from cpu_ref.gguf_parser import Gguf
 from cpu_ref.integers import read_signed, write_signed
+from cpu_ref.limbs import FUNCTIONS, limbs
 from cpu_ref.linear import linear
 from cpu_ref.weights import Q8_0
 
@@ -209,10 +210,23 @@ def _tensor(source: dict[str, Any], n: int, k: int) -> tuple[memoryview, str]:
     return tensor.data, name
 
 
+def _limbs(dims: dict[str, int], inputs: dict[str, Any]) -> Computed:
+    n = dims["n"]
+    wide = {name: _read(inputs, name, "i32", (n, 4)) for name in ("a", "b")}
+    shift = _read(inputs, "shift", "i32", (n,))
+    a, b = ([int.from_bytes(data[i : i + 16], "little") for i in range(0, 16 * n, 16)] for data in wide.values())
+    found = limbs(a, b, read_signed(shift, 4))
+    digests = {name: tensor_digest("i32", (n, 4), data) for name, data in wide.items()}
+    digests["shift"] = tensor_digest("i32", (n,), shift)
+    data = b"".join(v.to_bytes(16, "little") for v in found)
+    return Computed("i32", (len(FUNCTIONS), n, 4), data, 0, digests)
+
+
 KERNELS: dict[str, Kernel] = {
     "gemm_i32": _gemm("i32", "i32", gemm_i32),
     "gemm_i32_i64": _gemm("i32", "i64", gemm_i32_i64),
     "gemm_i8": _gemm("i8", "i32", gemm_i8),
+    "limbs": Kernel(("n",), ("n",), _limbs),
     "linear_q8_0": Kernel(("m", "n", "k"), ("m", "n"), _linear_q8_0),
 }
 """What can be asked for."""

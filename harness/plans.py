@@ -114,6 +114,12 @@ class Kernel:
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     control: bool = False
 
+    @property
+    def writable(self) -> tuple[bool, ...]:
+        """Of each argument in order, whether a program may write it."""
+        order, scratch = ((False,), (True,)) if self.reduces else ((), ())
+        return (False, *(False for _ in self.inputs), *order, *scratch, True, True)
+
     def check(self, case: Case) -> None:
         """Raise UsageError where a dimension is no multiple of what the kernel needs, or names what it has not."""
         for name, multiple in self.multiples.items():

@@ -9,7 +9,7 @@ from harness.cases import Case
 from harness.errors import UsageError
 from harness.kernels import FAMILIES
 
-VERSION = {"tiny": "2", "quick": "2", "full": "2", "soak": "2"}
+VERSION = {"tiny": "3", "quick": "3", "full": "3", "soak": "3"}
 """Preset name -> version."""
 
 PURPOSE = {

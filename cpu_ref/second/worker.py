@@ -16,6 +16,7 @@ import numpy.typing as npt
 from cpu_ref.second.errors import Refused, RequestRefused, WeightsRefused
 from cpu_ref.second.gemm import gemm_i32, gemm_i32_i64
 from cpu_ref.second.gguf_tensor import q8_0_tensor
+from cpu_ref.second.limbs import limbs
 from cpu_ref.second.linear import linear_q8_0
 
 MAX_OUTPUTS = 1 << 26
@@ -114,6 +115,17 @@ def _linear_q8_0(inputs: dict[str, Any], m: int, n: int, k: int) -> Answer:
     return {"w": digest("u8", w), "x": digest("i64", x)}, "i64", linear_q8_0(w, x, name).astype("<i8"), 0
 
 
+def _limbs(inputs: dict[str, Any], n: int) -> Answer:
+    _bounded(n, 1)
+    a, b, shift = (
+        _load(inputs, "a", "i32", (n, 4)),
+        _load(inputs, "b", "i32", (n, 4)),
+        _load(inputs, "shift", "i32", (n,)),
+    )
+    digests = {"a": digest("i32", a), "b": digest("i32", b), "shift": digest("i32", shift)}
+    return digests, "i32", limbs(a, b, shift).astype("<i4"), 0
+
+
 def _path(fields: dict[str, Any], name: str) -> str:
     path = fields.get(name)
     if not isinstance(path, str) or not path or "\0" in path:
@@ -158,6 +170,7 @@ KERNELS: dict[str, Kernel] = {
     "gemm_i32": _gemm("i32", "i32", gemm_i32),
     "gemm_i32_i64": _gemm("i32", "i64", gemm_i32_i64),
     "gemm_i8": _gemm("i8", "i32", gemm_i32),
+    "limbs": (("n",), _limbs),
     "linear_q8_0": (("m", "n", "k"), _linear_q8_0),
 }
 

@@ -11,6 +11,10 @@ struct uint3 {
     unsigned int x, y, z;
 };
 
+struct uint4 {
+    unsigned int x, y, z, w;
+};
+
 struct dim3 {
     unsigned int x = 1, y = 1, z = 1;
 };
@@ -19,6 +23,7 @@ inline float __uint_as_float(unsigned int word) { return __builtin_bit_cast(floa
 inline unsigned int __float_as_uint(float value) { return __builtin_bit_cast(unsigned int, value); }
 inline uint2 make_uint2(unsigned int x, unsigned int y) { return {x, y}; }
 inline uint3 make_uint3(unsigned int x, unsigned int y, unsigned int z) { return {x, y, z}; }
+inline uint4 make_uint4(unsigned int x, unsigned int y, unsigned int z, unsigned int w) { return {x, y, z, w}; }
 
 // Not const, not static: they change at every switch of lanes, so the compiler reads them again after a barrier.
 extern uint3 threadIdx, blockIdx;

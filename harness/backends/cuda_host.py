@@ -236,8 +236,8 @@ class CudaHost:
         return Program(path)
 
     def compile(self, kernel: Kernel, text: str, constants: Mapping[str, int]) -> Program:
-        """See `Backend.compile`. Every entry point takes params, inputs, order, scratch, output, receipt."""
-        return self._program(text, kernel.entries, len(kernel.inputs) + 5, constants)
+        """See `Backend.compile`. Every entry point takes all arguments of the kernel."""
+        return self._program(text, kernel.entries, len(kernel.writable), constants)
 
     def bind(self, buffers: Sequence[Buffer], data: Mapping[str, bytes]) -> Bound:
         """See `Backend.bind`."""

@@ -175,8 +175,7 @@ class Wgpu:
         """A pipeline by entry point."""
         if optimiser_off():
             raise Unsupported("optimiser-off")
-        readable, writable = 2 + len(kernel.inputs), 3
-        layout = self._layout([False] * readable + [True] * writable)
+        layout = self._layout(kernel.writable)
         with self._faults(CompileError):
             module = self.device.create_shader_module(code=text)
             return {
