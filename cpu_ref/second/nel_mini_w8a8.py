@@ -13,6 +13,7 @@ from blake3 import blake3
 from flint import arb, ctx
 
 from cpu_ref.second.errors import RangeContract, RequestRefused, TableRefused, TokensRefused
+from cpu_ref.second.tables import BITS, Table, rounded
 
 Int64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -29,22 +30,9 @@ TABLE_DIGESTS = {
 KINDS = {"EXP2": "<u4", "SILU": "i1", "COS": "<i2", "SIN": "<i2"}
 
 
-def nearest(name: str, balls: Sequence[arb]) -> list[int]:
-    """The integers nearest to what the balls enclose; TableRefused where a ball widened by 10^-9 meets a tie."""
-    slack = arb(0, arb(10) ** -9)
-    integers = []
-    for i, ball in enumerate(balls):
-        integer = (ball + arb(1) / 2 + slack).floor().unique_fmpz()
-        if integer is None:
-            raise TableRefused(f"{name}: entry {i} lies too near a tie to be rounded")
-        integers.append(int(integer))
-    return integers
-
-
-def tables() -> dict[str, tuple[str, list[int]]]:
-    """Element type and entries of each table, from enclosures of 300 bits."""
-    before, ctx.prec = ctx.prec, 300
-    try:
+def tables() -> dict[str, Table]:
+    """Element type and entries of each table, from enclosures."""
+    with ctx.workprec(BITS):
         half = [arb(i - 128) / 32 for i in range(256)]
         angles = [arb(p) * arb(10) ** -i for p in range(POSITIONS) for i in range(PAIRS)]
         enclosures = {
@@ -53,9 +41,7 @@ def tables() -> dict[str, tuple[str, list[int]]]:
             "COS": [a.cos() * 32768 for a in angles],
             "SIN": [a.sin() * 32768 for a in angles],
         }
-        made = {name: nearest(name, balls) for name, balls in enclosures.items()}
-    finally:
-        ctx.prec = before
+        made = {name: rounded(name, balls) for name, balls in enclosures.items()}
     limits = {"COS": np.iinfo("i2").max}
     kinds = {name: np.dtype(kind) for name, kind in KINDS.items()}
     return {
