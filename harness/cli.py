@@ -12,18 +12,14 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import click
-import msgspec
 
 from harness import __version__, presets
+from harness.cli_profiles import forward, generate, profile
 from harness.errors import SamebitsError, UsageError
 from harness.folders import state_folder
+from harness.terminal import print_json, say
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
-
-
-def say(text: str) -> None:
-    """Progress, on standard error."""
-    click.echo(text, err=True)
 
 
 @click.group(context_settings=CONTEXT)
@@ -150,7 +146,7 @@ def _execute(given: dict[str, Any], *, judge: bool) -> None:
     if given["junit"]:
         write_junit(given["junit"], verdict, runs, outcome.missing)
     if given["as_json"]:
-        _print_json(verdict.plain())
+        print_json(verdict.plain())
     else:
         report.print_gate(verdict, runs, preset in presets.REDUCED, judge)
     say(f"records: {options.out}")
@@ -175,7 +171,7 @@ def matrix_(folders: Sequence[Path], form: str, as_json: bool, **given: Any) -> 
     if given["junit"]:
         write_junit(given["junit"], verdict, runs)
     if as_json or form == "json":
-        _print_json(verdict.plain())
+        print_json(verdict.plain())
     elif form == "md":
         click.echo(report.to_markdown(verdict, runs), nl=False)
     elif form == "csv":
@@ -201,7 +197,7 @@ def diff(old: Path, new: Path, expectations: Path | None, as_json: bool) -> None
     before, after = (shards.with_lost(store.collect([path])) for path in (old, new))
     found = compared.compare(before, faults.apply(after, known))
     if as_json:
-        _print_json(found.plain())
+        print_json(found.plain())
     else:
         print_diff(found)
     sys.exit(found.exit_code())
@@ -223,7 +219,7 @@ def devices(selectors: Sequence[str], as_json: bool) -> None:
     if selectors:
         listed = found.select(listed, selectors)
     if as_json:
-        _print_json([d.summary() for d in listed])
+        print_json([d.summary() for d in listed])
     else:
         report.print_devices(listed)
     for sentence in missing:
@@ -242,7 +238,7 @@ def doctor(as_json: bool) -> None:
 
     sections = examined.report()
     if as_json:
-        _print_json({section.title: section.rows for section in sections})
+        print_json({section.title: section.rows for section in sections})
     else:
         report.print_sections(sections)
 
@@ -259,7 +255,7 @@ def cases(preset: str | None, selectors: Sequence[str], as_json: bool) -> None:
     if selectors:
         listed = select(listed, selectors)
     if as_json:
-        _print_json(
+        print_json(
             [{"id": c.id, "reason": c.reason, "presets": presets.holding(c), "version": c.version} for c in listed]
         )
         return
@@ -276,7 +272,7 @@ def show(record: Path, as_json: bool) -> None:
 
     found = store.load(record)
     if as_json:
-        _print_json({"header": found.header, "results": found.results, "voids": found.voids, "footer": found.footer})
+        print_json({"header": found.header, "results": found.results, "voids": found.voids, "footer": found.footer})
     else:
         report.print_run(found)
 
@@ -344,7 +340,7 @@ def inspect(model: Path, as_json: bool) -> None:
             | {"digest": t.digest, "reference": t.reference}
             for t in tensors
         ]
-        _print_json({"file": sound.name, "version": sound.version, "alignment": sound.alignment, "tensors": rows})
+        print_json({"file": sound.name, "version": sound.version, "alignment": sound.alignment, "tensors": rows})
         return
     for t in tensors:
         seen = "both" if t.reference else "harness only: the reference does not read this type"
@@ -354,8 +350,8 @@ def inspect(model: Path, as_json: bool) -> None:
     say(f"{sound.name}: GGUF {sound.version}, sound; {both} of {len(tensors)} tensors read alike by both readers")
 
 
-def _print_json(data: Any) -> None:
-    click.echo(msgspec.json.format(msgspec.json.encode(data), indent=2).decode())
+for command in (profile, forward, generate):
+    cli.add_command(command)
 
 
 def _interrupt(*_: object) -> NoReturn:

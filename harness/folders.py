@@ -39,6 +39,12 @@ def expectations_root() -> Path:
     return root / "expectations" if root.name == "_data" else root / "matrices" / "expectations"
 
 
+def profiles_root() -> Path:
+    """Where the documents of the profiles and their canonical forms lie."""
+    root = data_root()
+    return root / "profiles" if root.name == "_data" else root / "docs" / "profiles"
+
+
 def data_file(name: str) -> Path:
     """A data file that cases read (`tests/data` in the checkout)."""
     root = data_root()

@@ -1,0 +1,126 @@
+"""What computes a profile's forward pass: the seam between `samebits forward` and reference, second and devices."""
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.errors import InputRefused, InternalError, UsageError
+from harness.process import environment, python
+from harness.profiles import REFERENCES, Profile
+from harness.schedules import NAMES
+from harness.text import clean
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A tensor i64 of the document's stage table. `file`: its values, little-endian and row-major, where they were asked for."""
+
+    name: str
+    dims: tuple[int, ...]
+    digest: str
+    file: Path | None = None
+
+    def values(self) -> npt.NDArray[np.int64]:
+        """What the file holds; InternalError where that is no tensor of these dimensions."""
+        assert self.file
+        values = np.fromfile(self.file, "<i8")
+        if values.size != np.prod(self.dims):
+            raise InternalError(f"stage {self.name} has {values.size} values, its dimensions are {list(self.dims)}")
+        return values.reshape(self.dims).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The end of a pass: the model file's SHA-256 (None where a profile makes its weights), and the greedy choices."""
+
+    model_sha256: str | None
+    greedy: list[int]
+    seconds: float
+
+
+class Runner(Protocol):
+    """One device that computes a profile on a model. Both verbs raise InputRefused where tokens or model are refused.
+
+    `forward` tells `seen` each stage in the document's order, "greedy" last; with a folder it leaves the values there. Its
+    `greedy` has one id a row. `generate` feeds the tokens, then each chosen one (never the last), and tells `seen` each.
+    """
+
+    @property
+    def id(self) -> str:
+        """What names it in results."""
+
+    def forward(self, tokens: Sequence[int], folder: Path | None, seen: Callable[[Stage], None]) -> Finished:
+        """One pass over all tokens."""
+
+    def generate(self, tokens: Sequence[int], count: int, seen: Callable[[int], None]) -> Finished:
+        """`count` new tokens; `Finished.greedy` holds them."""
+
+
+@dataclass(frozen=True)
+class ReferenceRunner:
+    """The exact reference or the second implementation, as a child process that speaks `cpu_ref.forward`'s protocol."""
+
+    id: str
+    profile: Profile
+    model: str
+
+    def forward(self, tokens: Sequence[int], folder: Path | None, seen: Callable[[Stage], None]) -> Finished:
+        """See `Runner`."""
+        request = {"op": "forward", "tokens": list(tokens), "folder": str(folder) if folder else None}
+
+        def stage(answer: dict[str, Any]) -> None:
+            file = folder / answer["file"] if folder else None
+            seen(Stage(answer["stage"], tuple(answer["dims"]), answer["digest"], file))
+
+        return self._ask(request, "stage", stage)
+
+    def generate(self, tokens: Sequence[int], count: int, seen: Callable[[int], None]) -> Finished:
+        """See `Runner`."""
+        request = {"op": "generate", "tokens": list(tokens), "count": count}
+        return self._ask(request, "token", lambda answer: seen(answer["token"]))
+
+    def _ask(self, request: dict[str, Any], step: str, seen: Callable[[dict[str, Any]], None]) -> Finished:
+        answers = self._answers(request | {"profile": self.profile.name, "model": self.model})
+        sha256 = next(answers)["model_sha256"]
+        for answer in answers:
+            if step in answer:
+                seen(answer)
+            else:
+                return Finished(sha256, answer["greedy"], answer["seconds"])
+        raise InternalError(f"the {self.id} process ended in the middle of its answer")
+
+    def _answers(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        command = python(f"{REFERENCES[self.id]}.forward")
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, env=environment({}), stdin=pipe, stdout=pipe, text=True) as process:
+            assert process.stdin and process.stdout
+            try:
+                process.stdin.write(json.dumps(request) + "\n")
+                process.stdin.close()
+                for line in process.stdout:
+                    answer: dict[str, Any] = json.loads(line)
+                    if "error" in answer:
+                        kind = InternalError if answer["error"] in ("InternalError", "TableRefused") else InputRefused
+                        raise kind(f"{self.id}: {answer['error']}: {clean(answer['detail'])}")
+                    yield answer
+            finally:
+                process.kill()
+        raise InternalError(f"the {self.id} process ended without an answer")
+
+
+def runners(selectors: Sequence[str], profile: Profile, model: str, schedule: str | None) -> list[Runner]:
+    """What computes `profile` by the names given; raises UsageError."""
+    if schedule is not None and schedule not in NAMES:
+        raise UsageError(f"unknown schedule {schedule!r}; there are {', '.join(NAMES)}")
+    for selector in selectors:
+        if selector not in REFERENCES:
+            raise UsageError(f"device {clean(selector)!r}: {profile.name} runs on {' and '.join(REFERENCES)} only")
+    if schedule is not None:
+        raise UsageError(f"--schedule {schedule} is for devices: {' and '.join(REFERENCES)} have none")
+    return [ReferenceRunner(selector, profile, model) for selector in dict.fromkeys(selectors)]
