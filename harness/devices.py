@@ -17,7 +17,7 @@ from typing import Any, Literal
 import msgspec
 
 from harness import backends, permissions
-from harness.backends import SIMULATOR, Driver, Report
+from harness.backends import ONLY_TINY, Driver, Report
 from harness.backends.common import OPTIMISER, is_software, vendor_name
 from harness.errors import NoDevice, UsageError
 from harness.process import Child, Closed, ProtocolError, Timeout, environment, one_line, python
@@ -38,9 +38,6 @@ UNTRIED = "untested: samebits was written without a device of this kind"
 """`reason` of a device that can be used and is hardware, or of an API that was never tried."""
 
 UNTRIED_APIS = ("metal", "d3d12", "cuda")
-
-SIMULATED = "a simulator, too slow for more than the preset tiny unless it is named"
-"""`reason` of a device with the feature SIMULATOR."""
 
 DEVICES_LIMIT = 256
 MEMORY_LIMIT = 8 << 30
@@ -269,7 +266,7 @@ def _device(driver: Driver, index: int, report: Report) -> Device:
     name = one_line(report.name, 120) or "unnamed"
     kind = _kind(report)
     untried = driver.api in UNTRIED_APIS or (kind == "hardware" and driver.api != "mock")
-    simulated = SIMULATOR in report.features
+    only_tiny = next((ONLY_TINY[feature] for feature in report.features if feature in ONLY_TINY), "")
     return Device(
         id=f"{driver.api}:{driver.label}:{index}",
         api=driver.api,
@@ -285,7 +282,7 @@ def _device(driver: Driver, index: int, report: Report) -> Device:
         features=[one_line(feature, 80) for feature in report.features],
         limits=report.limits,
         raw=report.raw,
-        reason=UNTRIED if untried else SIMULATED if simulated else "",
+        reason=UNTRIED if untried else only_tiny,
         origin=driver.origin,
         environment=driver.environment | {OPTIMISER: None},
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from harness import devices, doctor, groups, journal, presets, selections, store
-from harness.backends import SIMULATOR
+from harness.backends import ONLY_TINY
 from harness.devices import Device
 from harness.errors import NoDevice, SamebitsError, UsageError
 from harness.journal import Journal
@@ -140,7 +140,7 @@ class _Command:
 def choose(found: Sequence[Device], options: Options) -> list[Device]:
     """The devices to run on; raises NoDevice where a selector or --require-hardware finds none, with what to install.
 
-    A simulator takes hours for more than `tiny`: there it is run when it is named, and else a row that says so.
+    A simulator takes hours for more than `tiny`: there it is run when it is named, and else a row that says so; see ONLY_TINY.
     """
     chosen = devices.select(found, options.devices)
     if not any(d.ok for d in found):
@@ -153,7 +153,7 @@ def choose(found: Sequence[Device], options: Options) -> list[Device]:
                 "--require-hardware: every usable device is software; `samebits doctor` tells what hides a GPU"
             )
     if not options.devices and options.preset != "tiny":
-        chosen = [d for d in chosen if SIMULATOR not in d.features]
+        chosen = [d for d in chosen if not ONLY_TINY.keys() & set(d.features)]
     return chosen
 
 

@@ -93,9 +93,12 @@ def _acquire(folder: Path, say: Callable[[str], None]) -> filelock.BaseFileLock:
 
 
 def _holder(folder: Path) -> str:
-    """Who holds the lock, by the notes of living processes; they are hints, written by anyone."""
+    """Who holds the lock, by the notes of living processes; they are hints, written by anyone.
+
+    A process that was killed leaves its note, and its number may be another's by now: so the time of its start counts too.
+    """
     for note in sorted(folder.glob("holder-*.json")):
-        with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
+        with suppress(OSError, ValueError, TypeError, KeyError, RecursionError, OverflowError, psutil.Error):
             # No link is followed, and a planted pipe does not block.
             fd = os.open(note, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
@@ -103,7 +106,7 @@ def _holder(folder: Path) -> str:
             finally:
                 os.close(fd)
             pid = int(content["pid"])
-            if pid > 0 and psutil.pid_exists(pid):
+            if pid > 0 and abs(psutil.Process(pid).create_time() - float(content["started"])) < 1.0:
                 return f"process {pid} ({clean(str(content['command']), 120)})"
     return "another samebits"
 
@@ -117,4 +120,5 @@ def _write_note(note: Path) -> None:
         fd = os.open(note, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
         with os.fdopen(fd, "w", encoding="utf-8") as file:
             os.fchmod(file.fileno(), 0o644)
-            json.dump({"pid": os.getpid(), "command": command}, file)
+            started = psutil.Process().create_time()
+            json.dump({"pid": os.getpid(), "started": started, "command": command}, file)

@@ -123,7 +123,10 @@ def test_planted_notes_neither_block_nor_mislead_nor_get_followed(tmp_path: Path
     (folder / f"holder-{os.getpid()}.json").symlink_to(victim)
     for number, text in enumerate(("", "[" * 100_000, "[1]", "{}", '{"pid": "x"}', '{"pid": -1, "command": ""}', "\0")):
         (folder / f"holder-000{number}.json").write_text(text)
-    (folder / "holder-0009.json").write_text(json.dumps({"pid": 1 << 22, "command": "long dead"}))
+    (folder / "holder-0009.json").write_text(json.dumps({"pid": 1 << 22, "started": 0, "command": "long dead"}))
+    (folder / "holder-0008.json").write_text(json.dumps({"pid": 1 << 222, "started": 0, "command": "no number"}))
+    # A killed process's note, whose number a living one has got since.
+    (folder / "holder-0010.json").write_text(json.dumps({"pid": os.getpid(), "started": 1.0, "command": "killed"}))
     said: list[str] = []
     timer = threading.Timer(0.5, other.kill)
     timer.start()

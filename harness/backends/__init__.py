@@ -38,8 +38,12 @@ REGISTRY: dict[str, str] = {
 """API name -> module."""
 
 
-SIMULATOR = "simulator"
-"""A feature of our own: a device that is hundreds of times slower than others, and finds what they cannot."""
+ONLY_TINY = {
+    "simulator": "a simulator, too slow for more than the preset tiny unless it is named",
+    "sanitizers": "built with sanitizers, so slower: run under the preset tiny, else when it is named",
+    "work-group-method": "one more way of a compiler that has a row already: run under the preset tiny, else when it is named",
+}
+"""Features of our own: a device with one of them is run unnamed under `tiny` only. -> what its row says."""
 
 
 class Driver(msgspec.Struct, frozen=True):

@@ -199,6 +199,7 @@ class CudaHost:
             driver=number,
             kind="software",
             compiler=line,
+            features=["sanitizers"] if self._compiler.sanitized else [],
             limits={"maxThreadsPerBlock": 1024},
             raw={"options": self._options, "machine": platform.machine(), "processes": self._cores},
         )

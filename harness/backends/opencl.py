@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from harness.backends import SIMULATOR, Report, oclgrind, pocl
+from harness.backends import Report, oclgrind, pocl
 from harness.backends.common import buffer_bytes, first_line, is_software, optimiser_off, vendor_name
 from harness.backends.opencl_icds import drivers as drivers
 from harness.backends.opencl_icds import library_named_by
@@ -117,7 +117,8 @@ def _report(device: Any) -> Report:
     if platform.name == oclgrind.PLATFORM:
         compiler += ", always without its optimiser"
     own = [CPU] if device.type & cl.device_type.CPU else []
-    own += [SIMULATOR] if platform.name == oclgrind.PLATFORM else []
+    own += ["simulator"] if platform.name == oclgrind.PLATFORM else []
+    own += ["work-group-method"] if method else []
     return Report(
         name=name,
         # A software device is its maker's, whoever made the processor.
