@@ -313,6 +313,11 @@ def _unchecked(runs: Sequence[Run]) -> list[str]:
     return found
 
 
+def row_name(run: Run) -> str:
+    """The device's id, and whether its optimiser was off: what a row of the tables is called."""
+    return run.header.device.id + (", optimiser off" if run.header.options.get("optimiser") else "")
+
+
 def frame(runs: Sequence[Run]) -> Any:
     """Every judged case of `runs` as a pandas DataFrame: one line a device and run key."""
     import pandas as pd
@@ -324,7 +329,7 @@ def frame(runs: Sequence[Run]) -> Any:
             if r.role == "case":
                 lines.append(
                     {
-                        "device": device.id + (", optimiser off" if run.header.options.get("optimiser") else ""),
+                        "device": row_name(run),
                         "api": device.api,
                         "kind": device.kind,
                         "vendor": device.vendor,

@@ -90,7 +90,8 @@ class Kernel:
     and then `schedules` is `forward` alone. `scratch` counts the words that `split_k` keeps between its passes: PARTS
     outputs unless the kernel says otherwise. `needs` names device features by language, `multiples` what a dimension must
     be a multiple of, `options` what else a case id may hold, with the values. `control`: its result is not defined to the
-    bit, so it has no reference and is never judged right or wrong.
+    bit, so it has no reference and is never judged right or wrong. `unit` is the feature of ours by which a device tells
+    that it has hardware for what the kernel is made of, where there is such a thing: advertised, which is not yet correct.
     """
 
     name: str
@@ -113,6 +114,7 @@ class Kernel:
     multiples: Mapping[str, int] = field(default_factory=dict)
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     control: bool = False
+    unit: str | None = None
 
     @property
     def writable(self) -> tuple[bool, ...]:

@@ -12,6 +12,7 @@ from record_maker import DEVICE, RUNS, header, result
 
 from harness import matrix, report
 from harness.records import Footer, Run, Void
+from harness.report import fast_paths
 from harness.verdicts import TABLE, Difference, Result
 
 HOSTILE = (
@@ -63,6 +64,21 @@ def test_the_report_says_gate_what_is_missing_and_that_it_was_reduced(capsys: py
     """A reduced run shouts that it is one."""
     out = printed([run_of(result())], capsys, missing=["expected device lavapipe is missing"])
     assert "gate: OPEN" in out and "REDUCED" in out and "missing for PASS: expected device lavapipe is missing" in out
+
+
+def test_what_is_advertised_and_what_is_right_are_two_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    """A driver may advertise a packed dot product that is wrong; its scalar twin stands beside it."""
+    case = "gemm_i8;m=1;n=1;k=1;dist=full;seed=0"
+    run = f"{case};schedule=forward;variant="
+    right = msgspec.structs.replace(result(run + "base"), case=case)
+    wrong = msgspec.structs.replace(result(run + "dot4", "mismatch"), case=case, variant="dot4")
+    runs = [run_of(right, wrong, features=["dot4-s8-unit"]), run_of(right, id="opencl:b:0")]
+    cells = ["vulkan:lvp:0", "gemm_i8 dot4", "yes", "1 mismatch of 1", "1 match"]
+    assert fast_paths.rows(runs) == [tuple(cells)]
+    assert "  ".join(cells[1:4]) in " ".join(printed(runs, capsys).split()).replace(" yes ", "  yes  ")
+    assert "| " + " | ".join(cells) + " |" in report.to_markdown(matrix.judge(runs), runs)
+    absent = msgspec.structs.replace(right, variant="dot4", verdict="unsupported")
+    assert fast_paths.rows([run_of(right, absent)])[0][2:4] == ("no", "1 unsupported")
 
 
 def test_a_void_device_says_why(capsys: pytest.CaptureFixture[str]) -> None:

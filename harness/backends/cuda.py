@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from harness import units
 from harness.backends import Report
 from harness.backends.common import buffer_bytes, check_alone, first_line, optimiser_off
 from harness.backends.cuda_drivers import VARIABLE
@@ -118,9 +119,14 @@ def _report(index: int) -> Report:
         # CuPy cuts a UUID at its first zero byte.
         uuid=uuid[:16].hex() if len(uuid) >= 16 else smi.get("uuid", "").removeprefix("GPU-").replace("-", "") or None,
         pci=pci,
+        features=[] if runtime.is_hip else _features(raw["major"] * 10 + raw["minor"]),
         limits={name: numbers[name] for name in ("totalGlobalMem", "maxThreadsPerBlock") if name in numbers},
         raw={**numbers, **{f"smi {name}": value for name, value in smi.items() if name != "uuid"}, "module": version},
     )
+
+
+def _features(capability: int) -> list[str]:
+    return sorted([*units.cuda_instructions(capability), *units.cuda_units(capability)])
 
 
 def _compiler_version() -> str:

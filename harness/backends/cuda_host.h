@@ -43,6 +43,10 @@ namespace samebits {
 
 void barrier(int line);
 
+// The warp's instructions mma.sync ... .s32.s8.s8.s32 without .satfinite; a block of theirs is one warp.
+void mma_m8n8k16_s8(unsigned int *d, const unsigned int *a, const unsigned int *b);
+void mma_m16n8k32_s8(unsigned int *d, const unsigned int *a, const unsigned int *b);
+
 // A pointer argument of any element type.
 struct Argument {
     void *address;
@@ -62,6 +66,19 @@ struct Entry {
 
 inline unsigned int __umulhi(unsigned int a, unsigned int b) {
     return static_cast<unsigned int>(static_cast<unsigned long long>(a) * b >> 32);
+}
+
+// Dot products of packed bytes, added to c modulo 2^32. The bytes are taken apart here by casts, in kernels by arithmetic.
+inline int __dp4a(int a, int b, int c) {
+    unsigned int sum = static_cast<unsigned int>(c);
+    for (int shift = 0; shift < 32; shift += 8)
+        sum += static_cast<unsigned int>(static_cast<signed char>(a >> shift) * static_cast<signed char>(b >> shift));
+    return static_cast<int>(sum);
+}
+inline unsigned int __dp4a(unsigned int a, unsigned int b, unsigned int c) {
+    for (int shift = 0; shift < 32; shift += 8)
+        c += static_cast<unsigned int>(static_cast<unsigned char>(a >> shift)) * static_cast<unsigned char>(b >> shift);
+    return c;
 }
 
 // Atomics: lanes of a block never run at once, blocks of other processes do.

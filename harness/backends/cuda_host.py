@@ -24,6 +24,7 @@ from typing import Any
 
 import msgspec
 
+from harness import units
 from harness.backends import Driver, Report
 from harness.backends.common import buffer_bytes, first_line, optimiser_off
 from harness.errors import CompileError, LaunchError, TooOld, UsageError
@@ -199,7 +200,7 @@ class CudaHost:
             driver=number,
             kind="software",
             compiler=line,
-            features=["sanitizers"] if self._compiler.sanitized else [],
+            features=sorted(units.CUDA) + (["sanitizers"] if self._compiler.sanitized else []),
             limits={"maxThreadsPerBlock": 1024},
             raw={"options": self._options, "machine": platform.machine(), "processes": self._cores},
         )

@@ -21,6 +21,7 @@ HIPRTC = rtc.Compiler(
     architecture_option="--offload-arch=",
     unoptimised="-O0",
     outputs={"hsaco": "Code"},
+    instructions=lambda architecture: [],  # HIP has other names for what its GPUs can do
 )
 
 

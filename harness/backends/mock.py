@@ -152,7 +152,7 @@ def _report(spec: Spec, index: int) -> Report:
         driver="llvmpipe (LLVM 15.0.6, 256 bits)" if lies else f"mock {spec.version}",
         kind="compile-only" if only else "hardware" if lies or spec.vendor else "software",
         uuid=str(uuid.uuid5(uuid.NAMESPACE_OID, f"samebits mock {spec.label} {index}")),
-        features=["device-type-cpu"],
+        features=["cl_khr_integer_dot_product", "device-type-cpu"],
         raw={"mock": spec.text},
     )
 

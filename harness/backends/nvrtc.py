@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from harness import units
 from harness.backends import Driver, rtc
 from harness.kernels import Language
 
@@ -20,6 +21,7 @@ NVRTC = rtc.Compiler(
     architecture_option="--gpu-architecture=",
     unoptimised="--device-debug",  # of NVRTC and of the assembler behind it
     outputs={"ptx": "PTX", "cubin": "CUBIN"},
+    instructions=lambda architecture: units.cuda_instructions(int(architecture.removeprefix("sm_"))),
 )
 
 

@@ -19,7 +19,7 @@ from harness.backends import Report, oclgrind, pocl
 from harness.backends.common import buffer_bytes, first_line, is_software, optimiser_off, vendor_name
 from harness.backends.opencl_icds import drivers as drivers
 from harness.backends.opencl_icds import library_named_by
-from harness.backends.opencl_identity import identify
+from harness.backends.opencl_identity import identify, units_of
 from harness.errors import CompileError, DeviceFault, DeviceLost, LaunchError, TooOld, Unsupported
 from harness.kernels import Buffer, Kernel, Language, Pass
 
@@ -29,6 +29,9 @@ CPU = "device-type-cpu"
 
 WANTED = (1, 2)
 """The oldest OpenCL that the kernels are written for."""
+
+STANDARDS = {"cl_khr_integer_dot_product": "CL3.0"}
+"""Extensions whose functions compilers declare under a later standard alone; the extension asks for OpenCL 3.0 itself."""
 
 LOST = {-2, -36, -9999}
 """CL_DEVICE_NOT_AVAILABLE, CL_INVALID_COMMAND_QUEUE, and what NVIDIA returns for a kernel that broke the context."""
@@ -117,7 +120,8 @@ def _report(device: Any) -> Report:
     if platform.name == oclgrind.PLATFORM:
         compiler += ", always without its optimiser"
     own = [CPU] if device.type & cl.device_type.CPU else []
-    own += ["simulator"] if platform.name == oclgrind.PLATFORM else []
+    own += units_of(device)
+    own += [SIMULATOR] if platform.name == oclgrind.PLATFORM else []
     own += ["work-group-method"] if method else []
     return Report(
         name=name,
@@ -170,7 +174,9 @@ class OpenCL:
         """Builds for the device and takes out every entry point."""
         if old := _age_problem(self.device):
             raise old
-        options = ["-cl-std=CL1.2", *(f"-D{name}={value}u" for name, value in constants.items())]
+        standards = [STANDARDS[need] for need in kernel.needs.get("opencl", ()) if need in STANDARDS]
+        options = [f"-cl-std={max(standards, default='CL1.2')}"]
+        options += [f"-D{name}={value}u" for name, value in constants.items()]
         # Oclgrind's optimiser makes intrinsics (a funnel shift) that its interpreter does not know.
         if self.simulated or optimiser_off():
             options.append("-cl-opt-disable")

@@ -7,7 +7,7 @@ import ctypes
 import importlib.metadata
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ class Compiler:
     """One of the two. `libraries`: names to look for, the first found counts; `wheels`: distributions that bring it.
 
     `unoptimised`: the option that turns its optimiser off. `outputs`: file suffix of an artefact -> the end of the name of
-    the function that hands it out.
+    the function that hands it out. `instructions`: those of `units.CUDA` that an architecture has.
     """
 
     api: str
@@ -40,6 +40,7 @@ class Compiler:
     architecture_option: str
     unoptimised: str
     outputs: dict[str, str]
+    instructions: Callable[[str], list[str]]
 
 
 def drivers(compiler: Compiler) -> list[Driver]:
@@ -90,6 +91,7 @@ class CompileOnly:
             driver=f"{compiler.name} {version} ({Path(os.environ[VARIABLE]).resolve().name})",
             kind="compile-only",
             compiler=f"{compiler.name} {version}",
+            features=sorted({i for a in self._architectures for i in compiler.instructions(a)}),
             raw={"architectures": self._architectures, "refused": refused},
         )
 
@@ -125,11 +127,16 @@ class CompileOnly:
         return data.raw if self._call(f"Get{name}", program, data) == 0 else b""
 
     def compile(self, kernel: Kernel, text: str, constants: Mapping[str, int]) -> dict[str, bytes]:
-        """Builds for every architecture; what came out by file name. Each entry point must be in each of them."""
+        """Builds for every architecture that has what the kernel needs; what came out by file name.
+
+        Each entry point must be in each of them.
+        """
+        needed = set(kernel.needs.get("cuda", ()))
+        architectures = [a for a in self._architectures if needed <= set(self._compiler.instructions(a))]
         options = [f"-D{name}={value}u" for name, value in constants.items()]
         options += [self._compiler.unoptimised] if optimiser_off() else []
         files = {}
-        for architecture in self._architectures:
+        for architecture in architectures:
             for suffix, content in self._build(text, options, architecture).items():
                 missing = [entry for entry in kernel.entries if entry.encode() not in content]
                 if missing:

@@ -1,6 +1,7 @@
-"""What wgpu does not tell of a Vulkan device: UUID, PCI address, driver name and version, by a native query.
+"""What wgpu does not tell of a Vulkan device: UUID, PCI address, driver name and version, by a native query,
+and which units for packed bytes it advertises.
 
-Structures and numbers are those of the Vulkan 1.1 registry (`vulkan_core.h`).
+Structures and numbers are those of the Vulkan 1.3 registry (`vulkan_core.h`).
 """
 
 import ctypes
@@ -10,11 +11,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from harness import units
 from harness.backends.vulkan_icds import LOADER
 from harness.errors import TooOld
 
 VULKAN_1_1 = 1 << 22 | 1 << 12
 VULKAN_1_2 = 1 << 22 | 2 << 12
+VULKAN_1_3 = 1 << 22 | 3 << 12
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,7 @@ class Identity:
     api: str
     uuid: str | None
     pci: str | None
+    units: tuple[str, ...] = ()
 
     @property
     def key(self) -> tuple[str, int, int]:
@@ -109,6 +113,19 @@ class _Pci(ctypes.Structure):
     )
 
 
+class _DotProduct(ctypes.Structure):
+    """Of the 30 flags, six kinds of operands by unsigned, signed and mixed, the second three are of 4 packed bytes."""
+
+    _fields_ = (
+        ("type", c_int32),
+        ("next", c_void_p),
+        ("of_vectors", c_uint32 * 3),
+        ("packed_unsigned", c_uint32),
+        ("packed_signed", c_uint32),
+        ("others", c_uint32 * 25),
+    )
+
+
 class _Extension(ctypes.Structure):
     _fields_ = (("name", c_char * 256), ("version", c_uint32))
 
@@ -147,11 +164,14 @@ def _identity(vk: Any, device: c_void_p) -> Identity:
     vk.vkGetPhysicalDeviceProperties(device, c_void_p(ctypes.addressof(plain) + _Properties.api_version.offset))
     properties, ids = _Properties(type=1000059001), _Id(type=1000071004)
     driver, pci = _Driver(type=1000196000), _Pci(type=1000212000)
+    dot = _DotProduct(type=1000280001)
     chain: list[ctypes.Structure] = [properties, ids]
     if plain.api_version >= VULKAN_1_2 or b"VK_KHR_driver_properties" in names:
         chain.append(driver)
     if b"VK_EXT_pci_bus_info" in names:
         chain.append(pci)
+    if plain.api_version >= VULKAN_1_3 or b"VK_KHR_shader_integer_dot_product" in names:
+        chain.append(dot)
     for this, following in pairwise(chain):
         this.next = ctypes.addressof(following)
     if plain.api_version >= VULKAN_1_1:
@@ -164,6 +184,7 @@ def _identity(vk: Any, device: c_void_p) -> Identity:
         api=_version(plain.api_version),
         uuid=bytes(ids.device_uuid).hex() if any(ids.device_uuid) else None,
         pci=f"{pci.domain:04x}:{pci.bus:02x}:{pci.device:02x}.{pci.function:x}" if pci in chain else None,
+        units=tuple([units.DOT_SIGNED] * bool(dot.packed_signed) + [units.DOT_UNSIGNED] * bool(dot.packed_unsigned)),
     )
 
 

@@ -129,7 +129,7 @@ def _report(adapter: Any, identity: vulkan_identity.Identity | None) -> Report:
         compiler=f"naga of wgpu-native {wgpu_native.__version__}",
         uuid=identity.uuid if identity else None,
         pci=identity.pci if identity else None,
-        features=sorted(adapter.features),
+        features=sorted([*adapter.features, *(identity.units if identity else ())]),
         limits={name: int(value) for name, value in adapter.limits.items()},
         raw={**info, "wgpu": wgpu.__version__, "vulkan": identity.api if identity else None},
     )

@@ -1,6 +1,8 @@
 """The gemm family: C = A B in several integer types, its float32 control, and their cases."""
 
-from harness import schedules
+from collections.abc import Callable
+
+from harness import schedules, units
 from harness.cases import Case
 from harness.families import Shape, case_of, catches, gemm_inputs, shaped
 from harness.families.gemm_inputs import EDGE_I8
@@ -40,6 +42,24 @@ def _gemm_fast_passes(case: Case, schedule: str) -> tuple[Pass, ...]:
     return tuple(passes)
 
 
+def _gemm_mma_passes(rows: int) -> Callable[[Case, str], tuple[Pass, ...]]:
+    """As `_gemm_passes`; a workgroup is one warp and makes `rows` x 8 outputs."""
+
+    def passes(case: Case, schedule: str) -> tuple[Pass, ...]:
+        m, n, k = (case.dims[d] for d in "mnk")
+        part = schedules.part_length(k)
+        parts = schedules.PARTS if schedule == "split_k" else 1
+        found = [
+            Pass("multiply", (-(-n // 8), -(-count // rows), parts), (32, 1, 1), (m, n, k, start, part))
+            for start, count in bands(m, n * k, rows)
+        ]
+        if schedule == "split_k":
+            found.append(combine(case, (m, n, k, 0, part)))
+        return tuple(found)
+
+    return passes
+
+
 GEMM_ELEMENTS = {
     "gemm_i32": ("i32", "i32"),
     "gemm_i32_i64": ("i32", "i64"),
@@ -47,6 +67,27 @@ GEMM_ELEMENTS = {
     "gemm_f32": ("f32", "f32"),
 }
 """Element types of A and B, and of C."""
+
+
+def _gemm_i8_dot4(variant: str, unit: str, purpose: str) -> Kernel:
+    """WGSL needs no feature: naga translates the function everywhere, to the device's own where it has one."""
+    needs: dict[str, tuple[str, ...]] = {"cuda": ("dp4a",), "opencl": ("cl_khr_integer_dot_product",)}
+    return _gemm("gemm_i8", variant, f"gemm_i8_{variant}", purpose, passes=_gemm_passes, needs=needs, unit=unit)
+
+
+def _gemm_i8_mma(shape: str, rows: int) -> Kernel:
+    return _gemm(
+        "gemm_i8",
+        f"mma_{shape}",
+        "gemm_i8_mma",
+        f"the same by the integer matrix unit, {shape}",
+        passes=_gemm_mma_passes(rows),
+        preludes=(f"mma_{shape}",),
+        languages=("cuda",),
+        schedules=("forward", "reverse", "split_k", "tiled_shuffled"),
+        needs={"cuda": (f"mma-s8-{shape}",)},
+        unit=units.MATRIX_SIGNED,
+    )
 
 
 def _gemm(name: str, variant: str, stem: str, purpose: str, **more: object) -> Kernel:
@@ -95,6 +136,10 @@ KERNELS: tuple[Kernel, ...] = (
         needs={"wgsl": ("shader-int64",)},
     ),
     _gemm("gemm_i8", "base", "gemm_i8", "C = A B of int8, four to a word, sums modulo 2^32", passes=_gemm_passes),
+    _gemm_i8_dot4("dot4", units.DOT_SIGNED, "the same by dot products of four packed signed bytes"),
+    _gemm_i8_dot4("dot4u", units.DOT_UNSIGNED, "the same by dot products of four packed unsigned bytes"),
+    _gemm_i8_mma("m8n8k16", 8),
+    _gemm_i8_mma("m16n8k32", 16),
     _gemm(
         "gemm_f32",
         "base",

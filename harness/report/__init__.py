@@ -10,6 +10,7 @@ from harness import matrix
 from harness.devices import Device
 from harness.matrix import Failure, Gate, Row
 from harness.records import Run
+from harness.report import fast_paths
 from harness.text import clean
 from harness.verdicts import SEVERITY, TABLE, Difference, Result
 
@@ -32,6 +33,8 @@ def print_gate(gate: Gate, runs: Sequence[Run], reduced: bool, judged: bool = Tr
     out.print(_device_table(gate.rows))
     if runs:
         out.print(_kernel_table(runs))
+        if fast := fast_paths.rows(runs):
+            out.print(_text_table(fast_paths.HEAD, fast))
     for text in failure_lines(gate.failures):
         out.print(text)
     for text in waived_lines(gate.waived):
@@ -151,6 +154,8 @@ def to_markdown(gate: Gate, runs: Sequence[Run]) -> str:
     if table is not None and not table.empty:
         rows = [[device, *row] for device, row in zip(table.index, table.to_numpy().tolist(), strict=True)]
         parts.append(_markdown(["device", *table.columns], rows))
+        if fast := fast_paths.rows(runs):
+            parts.append(_markdown(fast_paths.HEAD, fast))
     parts.append(f"gate: **{gate.gate}** (preset {gate.preset})")
     if gate.missing:
         parts.append("\n".join(f"- missing for PASS: {_cell(s)}" for s in gate.missing))
@@ -221,14 +226,18 @@ def _device_table(rows: Sequence[Row]) -> Any:
 
 
 def _kernel_table(runs: Sequence[Run]) -> Any:
+    pivot = matrix.pivot(runs)
+    rows = [[device, *row] for device, row in zip(pivot.index, pivot.to_numpy().tolist(), strict=True)]
+    return _text_table(["device", *pivot.columns], rows)
+
+
+def _text_table(head: Iterable[str], rows: Iterable[Sequence[str]]) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    pivot = matrix.pivot(runs)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("device")
-    for column in pivot.columns:
+    for column in head:
         table.add_column(str(column))
-    for device, row in zip(pivot.index, pivot.to_numpy().tolist(), strict=True):
-        table.add_row(Text(str(device)), *(Text(str(cell)) for cell in row))
+    for row in rows:
+        table.add_row(*(Text(str(cell)) for cell in row))
     return table

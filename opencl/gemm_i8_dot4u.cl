@@ -1,0 +1,196 @@
+// gemm_i8_dot4u: C[m,n] = sum over k of A[m,k] * B[k,n] modulo 2^32, on row-major int8, four to a word, the first in the
+// lowest byte, rows not padded; the reference is cpu_ref/gemm.py.
+//
+// Products of four bytes at a time by the device's packed dot product of unsigned bytes, of the operands plus 128; gemm_i8
+// is its scalar twin.
+//
+// A workgroup makes 16 x 16 outputs, one a lane, from tiles of 32 terms in workgroup memory, four terms to a word. Under the
+// schedule tree it makes 16 outputs of one row: 16 lanes take turns at the words, then their sums are added pairwise.
+// Under split_k group z is the part; entry point combine adds the parts.
+
+#ifndef SCHEDULE
+#define SCHEDULE 0u
+#endif
+#ifndef KNOWN_BAD
+#define KNOWN_BAD 0u
+#endif
+#ifndef NONCE
+#define NONCE 0u
+#endif
+
+#define REVERSE 1u
+#define SPLIT_K 2u
+#define TILED_SHUFFLED 3u
+#define TREE 4u
+
+#define PARTS 8u
+#define SIDE 16u
+#define TILE 32u
+#define WORDS 8u
+#define ONES 0x01010101u
+
+typedef uint u32;
+
+// Byte i of a tensor, out of the word that holds it.
+static u32 byte_of(u32 word, u32 i) {
+    return (word >> ((i & 3u) << 3u)) & 255u;
+}
+
+// sum plus the products of the four unsigned bytes of x and y.
+static u32 add_unsigned(u32 sum, u32 x, u32 y) {
+    return sum + dot_4x8packed_uu_uint(x, y);
+}
+
+// sum plus the products of the four signed bytes of x and y: (p - 128)(q - 128) = p q - 128 (p + q) + 2^14, four times.
+static u32 add_dot(u32 sum, u32 x, u32 y) {
+    const u32 p = x ^ 0x80808080u;
+    const u32 q = y ^ 0x80808080u;
+    const u32 bytes = add_unsigned(add_unsigned(0u, p, ONES), q, ONES);
+    return add_unsigned(sum, p, q) - (bytes << 7u) + 65536u;
+}
+
+__kernel __attribute__((reqd_work_group_size(16, 16, 1))) void multiply(
+    __global const u32 *params,  // M, N, K, first row of the band, terms in a part
+    __global const u32 *a,
+    __global const u32 *b,
+    __global const u32 *order,
+    __global u32 *scratch,
+    __global u32 *c,
+    __global u32 *receipt) {
+    __local u32 tile_a[SIDE][WORDS];
+    __local u32 tile_b[WORDS][SIDE];
+    __local u32 lanes[SIDE][SIDE];
+    const uint3 group = (uint3)(get_group_id(0), get_group_id(1), get_group_id(2));
+    const uint3 lane = (uint3)(get_local_id(0), get_local_id(1), get_local_id(2));
+    const u32 M = params[0];
+    const u32 N = params[1];
+    const u32 K = params[2];
+    const u32 terms = K - KNOWN_BAD;
+    const u32 column = group.x * SIDE + lane.x;
+    if (group.x + group.y + group.z + lane.x + lane.y == 0u) {
+        receipt[0] = NONCE;
+    }
+
+    if (SCHEDULE == TREE) {
+        const u32 row = params[3] + group.y;
+        u32 sum = 0u;
+        if (row < M && column < N) {
+            for (u32 first = lane.y << 2u; first < terms; first += SIDE << 2u) {
+                u32 from_a = 0u;
+                u32 from_b = 0u;
+                for (u32 i = 0u; i < 4u; i++) {
+                    const u32 k = first + i;
+                    if (k < terms) {
+                        const u32 a_at = row * K + k;
+                        const u32 b_at = k * N + column;
+                        from_a |= byte_of(a[a_at >> 2u], a_at) << (i << 3u);
+                        from_b |= byte_of(b[b_at >> 2u], b_at) << (i << 3u);
+                    }
+                }
+                sum = add_dot(sum, from_a, from_b);
+            }
+        }
+        lanes[lane.y][lane.x] = sum;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (u32 reach = SIDE >> 1u; reach > 0u; reach >>= 1u) {
+            if (lane.y < reach) {
+                lanes[lane.y][lane.x] += lanes[lane.y + reach][lane.x];
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
+        if (lane.y == 0u && row < M && column < N) {
+            c[row * N + column] = lanes[0][lane.x];
+        }
+        return;
+    }
+
+    // The terms begin .. end - 1, in tiles; what a tile has beyond end counts as zero.
+    const u32 row = params[3] + group.y * SIDE + lane.y;
+    u32 begin = 0u;
+    u32 end = terms;
+    if (SCHEDULE == SPLIT_K) {
+        begin = group.z * params[4];
+        if (begin > terms) {
+            begin = terms;
+        }
+        if (end - begin > params[4]) {
+            end = begin + params[4];
+        }
+    }
+    u32 tiles = (end - begin + TILE - 1u) >> 5u;
+    if (SCHEDULE == TILED_SHUFFLED) {
+        tiles = (K + TILE - 1u) >> 5u;
+    }
+    u32 sum = 0u;
+    for (u32 t = 0u; t < tiles; t++) {
+        u32 start = begin + t * TILE;
+        if (SCHEDULE == REVERSE) {
+            start = begin + (tiles - 1u - t) * TILE;
+        }
+        if (SCHEDULE == TILED_SHUFFLED) {
+            start = order[t] * TILE;
+        }
+        if (lane.x < WORDS) {
+            u32 from_a = 0u;
+            for (u32 i = 0u; i < 4u; i++) {
+                const u32 k = start + (lane.x << 2u) + i;
+                if (row < M && k < end) {
+                    const u32 at = row * K + k;
+                    from_a |= byte_of(a[at >> 2u], at) << (i << 3u);
+                }
+            }
+            tile_a[lane.y][lane.x] = from_a;
+        }
+        if (lane.y < WORDS) {
+            u32 from_b = 0u;
+            for (u32 i = 0u; i < 4u; i++) {
+                const u32 k = start + (lane.y << 2u) + i;
+                if (column < N && k < end) {
+                    const u32 at = k * N + column;
+                    from_b |= byte_of(b[at >> 2u], at) << (i << 3u);
+                }
+            }
+            tile_b[lane.y][lane.x] = from_b;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (u32 i = 0u; i < WORDS; i++) {
+            u32 word = i;
+            if (SCHEDULE == REVERSE) {
+                word = WORDS - 1u - i;
+            }
+            sum = add_dot(sum, tile_a[lane.y][word], tile_b[word][lane.x]);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    if (row < M && column < N) {
+        if (SCHEDULE == SPLIT_K) {
+            scratch[(group.z * M + row) * N + column] = sum;
+        } else {
+            c[row * N + column] = sum;
+        }
+    }
+}
+
+__kernel __attribute__((reqd_work_group_size(64, 1, 1))) void combine(
+    __global const u32 *params,
+    __global const u32 *a,
+    __global const u32 *b,
+    __global const u32 *order,
+    __global u32 *scratch,
+    __global u32 *c,
+    __global u32 *receipt) {
+    const uint3 group = (uint3)(get_group_id(0), get_group_id(1), get_group_id(2));
+    const uint3 lane = (uint3)(get_local_id(0), get_local_id(1), get_local_id(2));
+    const u32 outputs = params[0] * params[1];
+    const u32 i = group.x * 64u + lane.x;
+    if (i == 0u) {
+        receipt[1] = NONCE;
+    }
+    if (i < outputs) {
+        u32 sum = 0u;
+        for (u32 part = PARTS; part > 0u; part--) {
+            sum += scratch[(part - 1u) * outputs + i];
+        }
+        c[i] = sum;
+    }
+}
