@@ -18,6 +18,13 @@ INTEGER_FILES = sorted(
 )
 BIT_CASTS = r"\b(bitcast<(f32|u32)>|as_float|as_uint|__uint_as_float|__float_as_uint)"
 
+PACKED_DOT = {
+    "wgsl": {"s8": "sum + bitcast<u32>(dot4I8Packed(x, y))", "u8": "sum + dot4U8Packed(x, y)"},
+    "cuda": {"s8": "(u32)__dp4a((int)x, (int)y, (int)sum)", "u8": "__dp4a(x, y, sum)"},
+    "opencl": {"s8": "sum + (u32)dot_4x8packed_ss_int(x, y)", "u8": "sum + dot_4x8packed_uu_uint(x, y)"},
+}
+"""sum and the dot product of four packed bytes, as each language writes it."""
+
 CONSTANT = {
     "wgsl": r"^(?:override|const) (\w+): u32 = (\w+);",
     "cuda": r"^#define (\w+) (\w+)$",
@@ -36,7 +43,8 @@ def read(language: Language, stem: str) -> str:
 
 
 def without_comments(text: str) -> str:
-    return re.sub(r" *//[^\n]*", "", text)
+    """Without instructions of PTX, too, which stand in strings."""
+    return re.sub(r'"[^"\n]*"', "", re.sub(r" *//[^\n]*", "", text))
 
 
 def contract(text: str) -> str:
@@ -51,6 +59,8 @@ def functions(language: Language, text: str) -> dict[str, list[str]]:
     for name, body in re.findall(pattern, without_comments(text), re.M | re.S):
         body = re.sub(r"^    (__shared__|__local|const (auto|uint3) (group|lane)) .*\n", "", body, flags=re.M)
         body = body.replace(BARRIER[language], "barrier")
+        for bytes_are, written in PACKED_DOT[language].items():
+            body = body.replace(written, f"dot4_{bytes_are}")
         body = re.sub(BIT_CASTS, "cast", body)
         body = re.sub(r"\b(let|var|const)\b|: \w+(?= =)|\b(u32|u64|i64|f32|limbs|wide|(make_)?uint[24])\b", "", body)
         body = re.sub(r"\b(0x[0-9a-f]+|\d+)(u|lu|ul|ull)\b", r"\1", body)

@@ -5,6 +5,7 @@ The package's extra `dev` brings NVRTC: on Linux it must be there.
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -26,11 +27,11 @@ module = backends.load(sys.argv[1])
 device = module.open_device(0)
 found = {"report": module.probe()[0], "files": {}, "refused": {}}
 for kernel in kernels.KERNELS:
-    if module.LANGUAGE in kernel.languages:
+    if module.LANGUAGE in kernel.languages and set(kernel.needs.get("cuda", ())) <= set(device.report.features):
         for schedule in kernel.schedules:
             text = kernels.source(kernel, module.LANGUAGE)
             files = device.artefacts(device.compile(kernel, text, constants_of(schedule, 12345678, False)))
-            found["files"][f"{kernel.stem} {schedule}"] = {name: data[:4].hex() for name, data in files.items()}
+            found["files"][f"{kernel.name} {kernel.variant} {schedule}"] = {name: data[:4].hex() for name, data in files.items()}
             found["nonce"] = all(b"12345678" in data for name, data in files.items() if name.endswith(".ptx"))
 for fault, text in {"syntax": "broken !!", "entry": 'extern "C" __global__ void other() {}'}.items():
     try:
@@ -67,15 +68,39 @@ def test_the_compiler_is_a_compile_only_device_that_names_its_architectures(tria
     assert all(architecture in report["name"] for architecture in wanted)
 
 
-def test_every_kernel_becomes_machine_code_for_every_architecture(trial: dict[str, Any]) -> None:
-    cuda = [k for k in kernels.KERNELS if "cuda" in k.languages]
+def test_every_kernel_becomes_machine_code_for_every_architecture_that_has_what_it_needs(trial: dict[str, Any]) -> None:
+    """The wide shape of the matrix unit came with sm_80. HIP has none of CUDA's names."""
+    cuda = [k for k in kernels.KERNELS if "cuda" in k.languages and (trial["api"] == "nvrtc" or "cuda" not in k.needs)]
     assert len(trial["files"]) == sum(len(k.schedules) for k in cuda)
     architectures = trial["report"]["raw"]["architectures"]
     suffixes = {"nvrtc": ("ptx", "cubin"), "hiprtc": ("hsaco",)}[trial["api"]]
-    for files in trial["files"].values():
-        assert sorted(files) == sorted(f"{a}.{s}" for a in architectures for s in suffixes)
-        assert all(start == ELF for name, start in files.items() if not name.endswith(".ptx"))
+    for name, files in trial["files"].items():
+        of = architectures[1:] if name.startswith("gemm_i8 mma_m16n8k32") else architectures
+        assert sorted(files) == sorted(f"{a}.{s}" for a in of for s in suffixes)
+        assert all(start == ELF for file, start in files.items() if not file.endswith(".ptx"))
     assert trial["nonce"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="NVRTC's wheel is a dependency on Linux alone")
+def test_the_fast_forms_become_the_instructions_that_they_are_named_for() -> None:
+    """In the PTX of every architecture: packed dot products, and the shape of the matrix unit."""
+    code = (
+        "import json; from harness import kernels; from harness.backends import nvrtc; device = nvrtc.open_device(0); "
+        "print(json.dumps({k.variant: [d.decode() for n, d in device.compile(k, kernels.source(k, 'cuda'), {}).items() "
+        "if n.endswith('.ptx')] for k in kernels.KERNELS if k.name == 'gemm_i8'}))"
+    )
+    variables = environment(nvrtc.drivers()[0].environment)
+    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    instructions = {
+        "dot4": r"dp4a\.s32\.s32",
+        "dot4u": r"dp4a\.u32\.u32",
+        "mma_m8n8k16": r"mma\.sync\.aligned\.m8n8k16\.row\.col\.s32\.s8\.s8\.s32",
+        "mma_m16n8k32": r"mma\.sync\.aligned\.m16n8k32\.row\.col\.s32\.s8\.s8\.s32",
+    }
+    for variant, texts in json.loads(done.stdout).items():
+        for text in texts:
+            assert {v for v, pattern in instructions.items() if re.search(pattern, text)} == {variant} - {"base"}
 
 
 def test_what_it_refuses_is_a_compile_error_in_one_line(trial: dict[str, Any]) -> None:

@@ -177,7 +177,25 @@ _GEMM_I8_QUICK = [
     ((64, 768, 768), "a transformer's square projection: whole words only"),
     ((9, 7, 16385), "a long K, odd in all"),
 ]
-_EDGE_I8 = (4, 4, EDGE_I8)
+_GEMM_I8_WORDS = [
+    ((2, 3, 3), "K below a packed word of four terms"),
+    ((3, 2, 4), "K of one packed word"),
+    ((3, 3, 5), "K one past a packed word"),
+]
+_GEMM_I8_PACKED = [
+    ((17, 19, 1), "a packed word of one term"),
+    ((17, 19, 2), "a packed word of two terms"),
+    ((17, 19, 3), "K below a packed word of four terms"),
+    ((17, 19, 4), "K of one packed word"),
+    ((17, 19, 5), "K one past a packed word"),
+    ((17, 19, 31), "K below a step of a matrix unit"),
+    ((17, 19, 32), "K of one step of a matrix unit"),
+    ((17, 19, 33), "K one past a step of a matrix unit"),
+    ((18, 20, 4096), "whole words, many steps"),
+]
+_GEMM_I8_LONG = ("rails_min", "rails_alternating", "odd_steps")
+_PAIRS_OF_WORDS = (8, 8, 4)
+_EDGE_I8 = (2, 4, EDGE_I8)
 _MANY_OUTPUTS = ((2048, 2016, 32), "many outputs for few terms: counts towards 10^9 compared elements")
 
 
@@ -190,12 +208,25 @@ def _distributed(kernel: str, shape: Shape, seed: int) -> list[Case]:
     ]
 
 
+def _packed(seed: int) -> list[Case]:
+    """What tells a packed dot product from one that saturates, keeps too few bits, or takes bytes for unsigned."""
+    of = gemm_inputs.distributions("gemm_i8")
+    return [
+        *shaped("gemm_i8", _GEMM_I8_PACKED, seed),
+        *(case_of("gemm_i8", (18, 20, 4096), dist, seed, catches(of[dist])) for dist in _GEMM_I8_LONG),
+        case_of("gemm_i8", _PAIRS_OF_WORDS, "packed_words", seed, catches(of["packed_words"])),
+        case_of("gemm_i8", _EDGE_I8, "edge", seed, catches(of["edge"])),
+    ]
+
+
 def _tiny(seed: int) -> list[Case]:
     found = []
     for kernel in GEMM_ELEMENTS:
         found += [] if kernel == "gemm_f32" else shaped(kernel, _GEMM_SMALL, seed)
         found += _distributed(kernel, (5, 18, 37), seed)
-    return found
+    found += shaped("gemm_i8", _GEMM_I8_WORDS, seed)
+    words = gemm_inputs.distributions("gemm_i8")["packed_words"]
+    return [*found, case_of("gemm_i8", _PAIRS_OF_WORDS, "packed_words", seed, catches(words))]
 
 
 def _quick(seed: int) -> list[Case]:
@@ -206,6 +237,7 @@ def _quick(seed: int) -> list[Case]:
         *_distributed("gemm_i32_i64", (33, 65, 100), seed),
         *shaped("gemm_i8", _GEMM_SMALL + _GEMM_I8_QUICK, seed),
         *_distributed("gemm_i8", (17, 33, 1501), seed),
+        *_packed(seed),
         *_distributed("gemm_f32", (33, 65, 100), seed),
         *_distributed("gemm_f32", (64, 768, 768), seed),
     ]
@@ -219,7 +251,6 @@ def _full(seed: int) -> list[Case]:
         *shaped("gemm_i32_i64", _GEMM_FULL[:1], seed),
         *_distributed("gemm_i32_i64", (64, 768, 768), seed),
         *shaped("gemm_i8", _GEMM_FULL, seed),
-        case_of("gemm_i8", _EDGE_I8, "edge", seed, catches(gemm_inputs.INTEGERS["edge"])),
     ]
 
 

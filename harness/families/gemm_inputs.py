@@ -158,6 +158,16 @@ INTEGERS: dict[str, Callable[[Case, int, int, int], Pair]] = {
 }
 
 
+PACKED_WORDS = (0x80808080, 0x7F7F7F7F, 0xFF01FF01, 0x01010101, 0xFF00807F, 0x7F80FF01, 0x000000FF, 0xFFFFFFFF)
+
+
+def _packed_words(case: Case, m: int, n: int, k: int) -> Pair:
+    """Each row and each column repeats one of 8 words, at K = 4 a dot product each: wrong signs, sums of 16 bits, saturation."""
+    words = np.array(PACKED_WORDS, "<u4").view(np.int8).reshape(-1, 4)
+    lines = np.tile(words[np.arange(max(m, n)) % len(words)], (1, -(-k // 4)))
+    return lines[:m, :k].copy(), lines[:n, :k].T.copy()
+
+
 def _magnitudes(case: Case, m: int, n: int, k: int) -> Pair:
     """Float32 of 24 random bits times 2^-12 to 2^12: sums of mixed magnitudes, which round differently in each order."""
     return _floats(case, "a", m, k), _floats(case, "b", k, n)
@@ -174,6 +184,8 @@ FLOATS: dict[str, Callable[[Case, int, int, int], Pair]] = {"magnitudes": _magni
 
 def distributions(kernel: str) -> dict[str, Callable[[Case, int, int, int], Pair]]:
     """The distributions of a kernel by name."""
+    if kernel == "gemm_i8":
+        return {**INTEGERS, "packed_words": _packed_words}
     return INTEGERS if kernel in TYPES else FLOATS
 
 
