@@ -114,7 +114,7 @@ class _Pci(ctypes.Structure):
 
 
 class _DotProduct(ctypes.Structure):
-    """Of the 30 flags, six kinds of operands by unsigned, signed and mixed, the second three are of 4 packed bytes."""
+    """30 flags, three a kind of operands: unsigned, signed, mixed. Packed bytes are the second kind."""
 
     _fields_ = (
         ("type", c_int32),

@@ -15,7 +15,7 @@ def rows(runs: Sequence[Run]) -> list[tuple[str, ...]]:
     if table.empty:
         return []
     features = {matrix.row_name(run): run.header.device.features for run in runs}
-    found = []
+    found: list[tuple[str, ...]] = []
     for device, cells in table.iterrows():
         for kernel in KERNELS:
             form = f"{kernel.name} {kernel.variant}"
