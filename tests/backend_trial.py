@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from harness import backends
+from harness import backends, kernels
+from harness.cases import Case
 from harness.errors import DeviceFault
-from harness.kernels import GUARD_WORDS, Buffer, Kernel, Pass, Tensor
+from harness.kernels import GUARD_WORDS, Buffer, Kernel, Language, Pass, Tensor
+from harness.worker import constants_of
 
 COUNT = 1000
 NONCE = 0xDEADBEEF
@@ -100,6 +102,7 @@ def main(api: str) -> dict[str, Any]:
                 "receipt": out["receipt"][:8].hex(),
             }
         )
+    result["products"] = products(device, module.LANGUAGE)
     result["artefacts"] = sorted(device.artefacts(program))
     huge = 1 << 40
     refused: dict[str, Callable[[], Any]] = {
@@ -117,6 +120,21 @@ def main(api: str) -> dict[str, Any]:
             result["refused"][name] = [type(fault).__name__, str(fault)]
     device.close()
     return result
+
+
+def products(device: Any, language: Language) -> dict[str, list[int]]:
+    """By each form of gemm_i8 that the device has: the first of `packed_words` times each of them."""
+    case = Case("gemm_i8", (("m", 1), ("n", 8), ("k", 4)), "packed_words", 0)
+    data = {name: array.tobytes() for name, array in kernels.base("gemm_i8").generate(case).items()}
+    found = {}
+    for kernel in kernels.variants("gemm_i8", language):
+        if set(kernel.needs.get(language, ())) <= set(device.report.features):
+            plan = kernel.plan(case, "forward")
+            program = device.compile(kernel, kernels.source(kernel, language), constants_of("forward", NONCE, False))
+            fill = {b.name: bytes(4 * b.words) for b in plan.buffers if b.writable}
+            out = device.run(program, device.bind(plan.buffers, data), plan.passes, fill)
+            found[kernel.variant] = np.frombuffer(out["c"], "<i4", 8).tolist()
+    return found
 
 
 if __name__ == "__main__":

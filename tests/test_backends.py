@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from harness import backends
+from harness import backends, units
 from harness.process import environment
 
 TRIAL = Path(__file__).with_name("backend_trial.py")
@@ -48,7 +48,7 @@ def trial(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     done = subprocess.run(command, env=environment(variables), capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result
+    return result | {"name": request.param, "api": api}
 
 
 def test_the_driver_has_one_device_and_says_what_it_is(trial: dict[str, Any]) -> None:
@@ -67,6 +67,18 @@ def test_a_program_computes_the_right_words_twice_with_the_same_handles(trial: d
 def test_the_nonce_comes_back_as_it_was_compiled_in(trial: dict[str, Any]) -> None:
     """All 32 bits of it, and only into its word of the receipt."""
     assert [run["receipt"] for run in trial["runs"]] == ["efbeadde" + "a5" * 4, "efbeadde" + "5a" * 4]
+
+
+def test_every_form_of_gemm_i8_that_the_device_has_multiplies_packed_words_alike(trial: dict[str, Any]) -> None:
+    """The packed dot products of WGSL are everywhere, those of OpenCL where the extension is; a unit comes with them."""
+    features = trial["reports"][0]["features"]
+    packed = trial["api"] != "opencl" or "cl_khr_integer_dot_product" in features
+    assert set(trial["products"]) == {"base", *(["dot4", "dot4u"] if packed else [])}
+    assert all(p == [65536, -65024, 0, -512, 256, 128, 128, 512] for p in trial["products"].values())
+    advertised = {units.DOT_SIGNED, units.DOT_UNSIGNED} & set(features)
+    assert packed or not advertised
+    if trial["name"] == "intel":  # the one of these that advertises them
+        assert packed and len(advertised) == 2
 
 
 @pytest.mark.parametrize("fault", ["syntax", "name", "entry"])

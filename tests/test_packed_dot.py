@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from harness import kernels, presets, schedules
+from harness import kernels, presets, schedules, units
 from harness.backends import cuda_host
 from harness.backends.cuda_host import CudaHost
 from harness.cases import Case, parse_case
@@ -173,6 +173,16 @@ def test_a_planted_fault_is_caught_by_its_case_and_looks_right_in_another(host: 
         case = parse_case(blind)
         assert case.id in quick
         assert (product(host, case, variant, "forward", text.replace(line, planted)) == right(case)).all()
+
+
+def test_instructions_and_units_go_by_compute_capability() -> None:
+    """6.1 has the dot product of bytes, 7.5 the integer matrix unit, 8.0 its wider shape."""
+    found = {capability: units.cuda_instructions(capability) for capability in (60, 61, 70, 75, 80, 120)}
+    assert found[60] == [] and found[61] == found[70] == ["dp4a"]
+    assert found[75] == ["dp4a", "mma-s8-m8n8k16"] and found[80] == found[120] == list(units.CUDA)
+    dots = [units.DOT_SIGNED, units.DOT_UNSIGNED]
+    advertised = [units.cuda_units(capability) for capability in (60, 61, 75)]
+    assert advertised == [[], dots, [*dots, units.MATRIX_SIGNED]]
 
 
 @pytest.mark.parametrize("kernel", kernels.variants("gemm_i8", "cuda"), ids=lambda k: k.variant)
