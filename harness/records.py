@@ -195,7 +195,9 @@ def inconsistency(result: Result) -> str | None:
     if result.verdict not in TABLE:
         return f"{result.run}: unknown verdict {result.verdict!r}"
     if result.verdict in ("waived", "fix"):
-        return f"{result.run}: {result.verdict}, which expectations make of a record when it is read, and no record holds"
+        return (
+            f"{result.run}: {result.verdict}, which expectations make of a record when it is read, and no record holds"
+        )
     if result.verdict == "match" and (result.digest is None or result.digest != result.expected):
         return f"{result.run}: match with another digest than expected"
     if any(d is not None and not _HEX.fullmatch(d) for d in (result.digest, result.expected, result.second)):

@@ -119,7 +119,7 @@ def test_subnormal_scales_are_exact(tmp_path):
         there[name] = Packed(name, [k, rows], Q8_0, tiny.blocks(Q8_0, rows, k, name, 0x0001))
     found = both.stages(tiny.write(tmp_path / "m.gguf", "llama", None, there), TOKENS)
     assert 0 < max(map(abs, found["embed"][1])) < 512 * 128 // 256
-    assert 0 < max(map(abs, found["l0.q"][1]))
+    assert max(map(abs, found["l0.q"][1])) > 0
 
 
 def test_the_lowest_id_wins_among_equal_logits(tmp_path):

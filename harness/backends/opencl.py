@@ -121,7 +121,7 @@ def _report(device: Any) -> Report:
         compiler += ", always without its optimiser"
     own = [CPU] if device.type & cl.device_type.CPU else []
     own += units_of(device)
-    own += [SIMULATOR] if platform.name == oclgrind.PLATFORM else []
+    own += ["simulator"] if platform.name == oclgrind.PLATFORM else []
     own += ["work-group-method"] if method else []
     return Report(
         name=name,
