@@ -353,20 +353,19 @@ def frame(runs: Sequence[Run]) -> Any:
     return pd.DataFrame(lines)
 
 
-def pivot(runs: Sequence[Run]) -> Any:
+def pivot(runs: Sequence[Run], by_kernel: bool = False) -> Any:
     """Devices by family and variant as a DataFrame of texts: `70 match`, or the worst verdict with its count.
 
-    The control has a column of its own: it is never right or wrong.
+    The control has a column of its own: it is never right or wrong. `by_kernel`: a column for every kernel and variant.
     """
     table = frame(runs)
     if table.empty:
         return table
-    table["column"] = [
-        _column(kernel, variant) for kernel, variant in zip(table["kernel"], table["variant"], strict=True)
-    ]
+    name = "{} {}".format if by_kernel else _column
+    table["column"] = [name(kernel, variant) for kernel, variant in zip(table["kernel"], table["variant"], strict=True)]
     # Cells are texts, so that what has no data says so and is never a number.
     cells = table.groupby(["device", "column"], sort=False)["verdict"].agg(_cell)
-    order = dict.fromkeys([_column(k.name, k.variant) for k in KERNELS] + list(table["column"]))
+    order = dict.fromkeys([name(k.name, k.variant) for k in KERNELS] + list(table["column"]))
     return cells.unstack("column").reindex(columns=[c for c in order if c in set(table["column"])]).fillna("no data")
 
 

@@ -11,7 +11,7 @@ HEAD = ("device", "fast form", "advertised", "verdicts", "scalar twin's verdicts
 
 def rows(runs: Sequence[Run]) -> list[tuple[str, ...]]:
     """One a device and fast form that it was asked for: the device, the form, `yes` where the device advertises the unit."""
-    table = matrix.pivot(runs)
+    table = matrix.pivot(runs, by_kernel=True)
     if table.empty:
         return []
     features = {matrix.row_name(run): run.header.device.features for run in runs}
