@@ -19,13 +19,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from cpu_ref.digest import tensor_digest, tensor_size
+from cpu_ref.digest import BYTES, tensor_digest, tensor_size
 from cpu_ref.errors import Refused, RequestRefused, WeightsRefused
 from cpu_ref.gemm import Gemm, gemm_i8, gemm_i32, gemm_i32_i64
 from cpu_ref.gguf_parser import Gguf
 from cpu_ref.integers import read_signed, write_signed
 from cpu_ref.limbs import FUNCTIONS, limbs
 from cpu_ref.linear import linear
+from cpu_ref.nel_mini_kernels import OPERATIONS, Operation
 from cpu_ref.weights import Q8_0
 
 MAX_OUTPUTS = 1 << 26
@@ -222,11 +223,28 @@ def _limbs(dims: dict[str, int], inputs: dict[str, Any]) -> Computed:
     return Computed("i32", (len(FUNCTIONS), n, 4), data, 0, digests)
 
 
+def _operation(op: Operation) -> Kernel:
+    """A single operation of nel-mini-w8a8; its u32 table holds nothing beyond i32."""
+
+    def compute(dims: dict[str, int], inputs: dict[str, Any]) -> Computed:
+        tensors, digests = {}, {}
+        for name, (element, extents) in op.inputs.items():
+            shape = tuple(e if isinstance(e, int) else dims[e] for e in extents)
+            data = _read(inputs, name, element, shape)
+            tensors[name] = read_signed(data, BYTES[element])
+            digests[name] = tensor_digest(element, shape, data)
+        shape = tuple(e if isinstance(e, int) else dims[e] for e in op.output)
+        return Computed("i32", shape, write_signed(op.compute(dims, tensors), 4), 0, digests)
+
+    return Kernel(op.dims, tuple(e for e in op.output if isinstance(e, str)), compute)
+
+
 KERNELS: dict[str, Kernel] = {
     "gemm_i32": _gemm("i32", "i32", gemm_i32),
     "gemm_i32_i64": _gemm("i32", "i64", gemm_i32_i64),
     "gemm_i8": _gemm("i8", "i32", gemm_i8),
     "limbs": Kernel(("n",), ("n",), _limbs),
     "linear_q8_0": Kernel(("m", "n", "k"), ("m", "n"), _linear_q8_0),
+    **{name: _operation(op) for name, op in OPERATIONS.items()},
 }
 """What can be asked for."""

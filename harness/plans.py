@@ -89,9 +89,10 @@ class Kernel:
     `shape` names the dimensions of its cases, `reduces` the one whose order a schedule chooses: None where there is none,
     and then `schedules` is `forward` alone. `scratch` counts the words that `split_k` keeps between its passes: PARTS
     outputs unless the kernel says otherwise. `needs` names device features by language, `multiples` what a dimension must
-    be a multiple of, `options` what else a case id may hold, with the values. `control`: its result is not defined to the
-    bit, so it has no reference and is never judged right or wrong. `unit` is the feature of ours by which a device tells
-    that it has hardware for what the kernel is made of, where there is such a thing: advertised, which is not yet correct.
+    be a multiple of, `options` what else a case id may hold, with the values, `refused` the fault of a case that the kernel
+    does not take for another reason, or an empty text. `control`: its result is not defined to the bit, so it has no
+    reference and is never judged right or wrong. `unit` is the feature of ours by which a device tells that it has hardware
+    for what the kernel is made of, where there is such a thing: advertised, which is not yet correct.
     """
 
     name: str
@@ -113,6 +114,7 @@ class Kernel:
     needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     multiples: Mapping[str, int] = field(default_factory=dict)
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    refused: Callable[[Case], str] | None = None
     control: bool = False
     unit: str | None = None
 
@@ -123,7 +125,7 @@ class Kernel:
         return (False, *(False for _ in self.inputs), *order, *scratch, True, True)
 
     def check(self, case: Case) -> None:
-        """Raise UsageError where a dimension is no multiple of what the kernel needs, or names what it has not."""
+        """Raise UsageError where a dimension is none that the kernel takes, or an option none that it has."""
         for name, multiple in self.multiples.items():
             if case.dims[name] % multiple:
                 raise UsageError(f"case {case.id!r}: {name} must be a multiple of {multiple}")
@@ -134,6 +136,8 @@ class Kernel:
         if list(given) != [n for n in self.options if n in given] + model:
             known = ", ".join(f"{n}={'|'.join(v)}" for n, v in self.options.items()) or "none"
             raise UsageError(f"case {case.id!r}: {self.name} has no such option, or not in this order; it has {known}")
+        if self.refused and (fault := self.refused(case)):
+            raise UsageError(f"case {case.id!r}: {fault}")
         for name, values in self.options.items():
             if name in given and given[name] not in values:
                 raise UsageError(f"case {case.id!r}: {name} is {' or '.join(values)}")

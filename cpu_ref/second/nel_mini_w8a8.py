@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from blake3 import blake3
-from flint import arb, ctx
 
 from cpu_ref.second.errors import RangeContract, RequestRefused, TableRefused, TokensRefused
-from cpu_ref.second.tables import BITS, Table, rounded
 
 Int64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -30,8 +28,12 @@ TABLE_DIGESTS = {
 KINDS = {"EXP2": "<u4", "SILU": "i1", "COS": "<i2", "SIN": "<i2"}
 
 
-def tables() -> dict[str, Table]:
+def tables() -> dict[str, tuple[str, list[int]]]:
     """Element type and entries of each table, from enclosures."""
+    from flint import arb, ctx  # for tables alone: no operation of the second goes through FLINT
+
+    from cpu_ref.second.tables import BITS, rounded
+
     with ctx.workprec(BITS):
         half = [arb(i - 128) / 32 for i in range(256)]
         angles = [arb(p) * arb(10) ** -i for p in range(POSITIONS) for i in range(PAIRS)]

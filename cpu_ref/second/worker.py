@@ -18,9 +18,10 @@ from cpu_ref.second.gemm import gemm_i32, gemm_i32_i64
 from cpu_ref.second.gguf_tensor import q8_0_tensor
 from cpu_ref.second.limbs import limbs
 from cpu_ref.second.linear import linear_q8_0
+from cpu_ref.second.nel_mini_kernels import OPERATIONS
 
 MAX_OUTPUTS = 1 << 26
-_TYPES = {"i8": "i1", "i32": "<i4", "i64": "<i8", "u8": "u1"}
+_TYPES = {"i8": "i1", "i16": "<i2", "i32": "<i4", "i64": "<i8", "u8": "u1", "u32": "<u4"}
 
 Array = npt.NDArray[Any]
 Answer = tuple[dict[str, str], str, Array, int]
@@ -166,12 +167,28 @@ def _weights(inputs: dict[str, Any], n: int, k: int) -> tuple[Array, str]:
     return data.reshape(n, -1), name
 
 
+def _operation(name: str) -> Kernel:
+    names, tensors, compute = OPERATIONS[name]
+
+    def answered_by(inputs: dict[str, Any], *extents: int) -> Answer:
+        sizes = dict(zip(names, extents, strict=True))
+        _bounded(*extents[:2])
+        loaded, digests = {}, {}
+        for tensor, (element, dims) in tensors.items():
+            raw = _load(inputs, tensor, element, tuple(d if isinstance(d, int) else sizes[d] for d in dims))
+            loaded[tensor], digests[tensor] = raw.astype(np.int64), digest(element, raw)
+        return digests, "i32", compute(sizes, **loaded).astype("<i4"), 0
+
+    return names, answered_by
+
+
 KERNELS: dict[str, Kernel] = {
     "gemm_i32": _gemm("i32", "i32", gemm_i32),
     "gemm_i32_i64": _gemm("i32", "i64", gemm_i32_i64),
     "gemm_i8": _gemm("i8", "i32", gemm_i32),
     "limbs": (("n",), _limbs),
     "linear_q8_0": (("m", "n", "k"), _linear_q8_0),
+    **{name: _operation(name) for name in OPERATIONS},
 }
 
 
