@@ -3,6 +3,7 @@
     SamebitsError
     ├── UsageError        exit 2   mend the command: option, case, device, preset, environment
     ├── InputRefused      exit 2   mend the file: model, record, expectation
+    ├── DeviceFailed      exit 1   look at the device: it crashed, hung, or left no sure result
     ├── NoDevice          exit 3   install or name a device
     ├── Incomplete        exit 4   run again with --resume
     └── InternalError     exit 5   report it: the verdicts of this run are void
@@ -36,6 +37,12 @@ class InputRefused(SamebitsError):
     """A file (model, record, expectation) is not what it must be."""
 
     exit_code = 2
+
+
+class DeviceFailed(SamebitsError):
+    """A device crashed, hung, refused a kernel, or left an output that two runs do not agree on."""
+
+    exit_code = 1
 
 
 class NoDevice(SamebitsError):

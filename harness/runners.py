@@ -2,14 +2,22 @@
 
 import json
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from cpu_ref.errors import Refused
+from harness import devices, passes
+from harness.device_session import Session
+from harness.devices import Device
+from harness.digest import digest_bytes
 from harness.errors import InputRefused, InternalError, UsageError
 from harness.process import environment, python
 from harness.profiles import REFERENCES, Profile
@@ -114,13 +122,82 @@ class ReferenceRunner:
         raise InternalError(f"the {self.id} process ended without an answer")
 
 
+@dataclass(frozen=True)
+class DeviceRunner:
+    """A device, whose kernels make each stage; the host keeps what lies between them."""
+
+    device: Device
+    profile: Profile
+    passes: ModuleType
+    model: str
+    schedule: str
+
+    @property
+    def id(self) -> str:
+        """See `Runner`."""
+        return self.device.id
+
+    def forward(self, tokens: Sequence[int], folder: Path | None, seen: Callable[[Stage], None]) -> Finished:
+        """See `Runner`."""
+        values = np.zeros(0, np.int64)
+        with self._session() as session, self._refusals():
+            begin = time.perf_counter()
+            model = self.passes.load(self.model)
+            for number, (name, made) in enumerate(self.passes.run(session.compute, model, tokens)):
+                values = made.astype("<i8")
+                file = folder / f"{number}.i64" if folder else None
+                if file:
+                    file.write_bytes(values.tobytes())
+                seen(Stage(name, values.shape, digest_bytes("i64", values.shape, values.tobytes()), file))
+        return Finished(model.sha256, values.tolist(), round(time.perf_counter() - begin, 3))
+
+    def generate(self, tokens: Sequence[int], count: int, seen: Callable[[int], None]) -> Finished:
+        """See `Runner`."""
+        chosen, feed = list[int](), list(tokens)
+        with self._session() as session, self._refusals():
+            begin = time.perf_counter()
+            model, cache = self.passes.load(self.model), self.passes.Cache()
+            if len(tokens) + count > model.context:
+                raise InputRefused(
+                    f"{self.id}: {len(tokens)} tokens and {count} new ones: this model's context holds {model.context}"
+                )
+            while len(chosen) < count:
+                *_, (_, greedy) = self.passes.run(session.compute, model, feed, cache)
+                feed = [int(greedy[-1])]
+                chosen += feed
+                seen(feed[0])
+        return Finished(model.sha256, chosen, round(time.perf_counter() - begin, 3))
+
+    def _session(self) -> Session:
+        return Session(self.device, self.schedule)
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        try:
+            yield
+        except Refused as e:
+            raise InputRefused(f"{self.id}: {type(e).__name__}: {clean(str(e))}") from None
+
+
 def runners(selectors: Sequence[str], profile: Profile, model: str, schedule: str | None) -> list[Runner]:
-    """What computes `profile` by the names given; raises UsageError."""
+    """What computes `profile` by the names given: `reference`, `second`, and devices in the order of their rows.
+
+    Raises UsageError, and NoDevice where a selector matches none.
+    """
     if schedule is not None and schedule not in NAMES:
         raise UsageError(f"unknown schedule {schedule!r}; there are {', '.join(NAMES)}")
-    for selector in selectors:
-        if selector not in REFERENCES:
-            raise UsageError(f"device {clean(selector)!r}: {profile.name} runs on {' and '.join(REFERENCES)} only")
-    if schedule is not None:
-        raise UsageError(f"--schedule {schedule} is for devices: {' and '.join(REFERENCES)} have none")
-    return [ReferenceRunner(selector, profile, model) for selector in dict.fromkeys(selectors)]
+    references = [s for s in dict.fromkeys(selectors) if s in REFERENCES]
+    chosen: list[Runner] = [ReferenceRunner(selector, profile, model) for selector in references]
+    wanted = [s for s in selectors if s not in REFERENCES]
+    if not wanted:
+        if schedule is not None:
+            raise UsageError(f"--schedule {schedule} is for devices: {' and '.join(REFERENCES)} have none")
+        return chosen
+    module = passes.find(profile)
+    if module is None:
+        raise UsageError(f"device {clean(wanted[0])!r}: {profile.name} runs on {' and '.join(REFERENCES)} only")
+    for device in devices.select(devices.discover(), wanted):
+        if device.kind == "compile-only":
+            raise UsageError(f"{device.id} compiles kernels and runs none; name a device that does")
+        chosen.append(DeviceRunner(device, profile, module, model, schedule or "forward"))
+    return chosen

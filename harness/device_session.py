@@ -1,0 +1,138 @@
+"""One device held open, that computes kernels on arrays: the forward passes of profiles on devices are made of it.
+
+As in a run, the device's worker is a child that sees one driver, each kernel runs twice on different sentinels behind guard
+words, and the compiled nonce must come back. What differs: nothing is expected yet, so an output is only held to itself.
+"""
+
+import secrets
+import shutil
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from harness import backends, devices, kernels, schedules
+from harness.cases import Case, RunKey
+from harness.devices import Device
+from harness.digest import numpy_type
+from harness.errors import DeviceFailed, Incomplete
+from harness.evidence import Dumped, Fault, read_dumps, understood
+from harness.locks import device_lock
+from harness.process import Child, ChildFault, ProtocolError, environment, one_line, python
+from harness.supervisor import Budgets
+from harness.terminal import say
+from harness.verdicts import judge
+
+Array = npt.NDArray[Any]
+
+
+class Session:
+    """An open device. Use it in `with`: it holds the host's device lock and ends the worker.
+
+    `schedule` is taken by every kernel that has it; the others have `forward` alone.
+    """
+
+    def __init__(self, device: Device, schedule: str = "forward") -> None:
+        self.device, self.schedule = device, schedule
+        self._nonce = secrets.randbelow(2**32 - 1) + 1
+        self._phase = "probe"
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            stack.enter_context(device_lock(say))
+            self._folder = Path(tempfile.mkdtemp(prefix="samebits-device-"))
+            stack.callback(shutil.rmtree, self._folder, ignore_errors=True)
+            self._child = stack.enter_context(self._start())
+            try:
+                self._await_opened()
+            except ChildFault as e:
+                raise self._failed("opening it", str(e)) from None
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stack.close()
+
+    def compute(self, kernel: str, dims: Mapping[str, int], **inputs: Array) -> Array:
+        """The output of a kernel's base form; raises DeviceFailed where the device gives none, or no sure one.
+
+        The dimensions stand in the order of the kernel's shape; each input is in its tensor's element type.
+        """
+        entry = kernels.base(kernel)
+        case = Case(kernel, tuple(dims.items()), entry.distributions[0], 0)
+        entry.check(case)
+        folder = Path(tempfile.mkdtemp(dir=self._folder))
+        try:
+            return self._compute(entry, case, folder, inputs)
+        except ChildFault as e:
+            raise self._failed(kernel, str(e)) from None
+        except OSError as e:
+            raise Incomplete(f"{e.strerror or e}: {self._folder.parent}; TMPDIR names another folder") from None
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _compute(self, entry: kernels.Kernel, case: Case, folder: Path, inputs: Mapping[str, Array]) -> Array:
+        schedule = self.schedule if self.schedule in entry.schedules else "forward"
+        paths = {name: folder / f"{name}.bin" for name in ("order", *inputs)}
+        paths["order"].write_bytes(schedules.order_bytes(entry.terms(case), case.seed))
+        for tensor in entry.inputs:
+            kind = numpy_type(tensor.element)
+            paths[tensor.name].write_bytes(np.ascontiguousarray(inputs[tensor.name], kind).tobytes())
+        self._child.send(
+            {
+                "op": "case",
+                "case": case.id,
+                "runs": [{"schedule": schedule, "variant": entry.variant}],
+                "inputs": {name: str(path) for name, path in paths.items()},
+                "dump": str(folder),
+                "known_bad": False,
+                "nonce": self._nonce,
+            }
+        )
+        dumped = self._await_dump(str(RunKey(case.id, schedule, entry.variant)), case.kernel)
+        if fault := dumped.nonce_fault(self._nonce):
+            raise self._failed(case.kernel, fault)
+        dims = kernels.dimensions(entry.output, case)
+        size = kernels.tensor_bytes(entry.output, case)
+        dumps = read_dumps(folder, dumped.files, size)
+        verdict = judge(dumps, dumps[0][:size], entry.output.element, dims, [one_line(s) for s in dumped.sanitizer])
+        if verdict.verdict != "match":
+            raise self._failed(case.kernel, f"{verdict.verdict}: {verdict.detail}")
+        return np.frombuffer(dumps[0], numpy_type(entry.output.element), int(np.prod(dims))).reshape(dims)
+
+    def _start(self) -> Child:
+        changes = {**self.device.environment, **backends.load(self.device.api).cache_environment(self._folder)}
+        return Child(python("harness.worker", self.device.api, str(self.device.index)), environment(changes))
+
+    def _receive(self) -> dict[str, Any]:
+        event = self._child.receive(Budgets().of(self._phase))
+        if event.get("event") == "phase" and event.get("phase") in ("probe", "compile", "run"):
+            self._phase = str(event["phase"])
+            return self._receive()
+        if event.get("event") == "fault":
+            fault = understood(event, Fault)
+            raise ProtocolError(f"{fault.verdict}: {fault.detail}")
+        return event
+
+    def _await_opened(self) -> None:
+        report = understood(self._receive().get("report"), backends.Report)
+        if not devices.is_of(self.device, report):
+            raise ProtocolError(f"the driver opened another device than it listed there: {report.name}")
+
+    def _await_dump(self, run: str, kernel: str) -> Dumped:
+        self._phase, dumped = "run", None
+        while (event := self._receive()).get("event") != "case-done":
+            if event.get("run") != run or event.get("event") not in ("started", "dumped"):
+                raise ProtocolError(f"the worker spoke nonsense: {one_line(str(event))}")
+            if event["event"] == "dumped":
+                dumped = understood(event, Dumped)
+        if dumped is None:
+            raise ProtocolError("the worker left it out")
+        return dumped
+
+    def _failed(self, what: str, why: str) -> DeviceFailed:
+        return DeviceFailed(f"{self.device.id}: {what}: {one_line(why)}")

@@ -1,0 +1,22 @@
+"""Forward passes on a device: a module a profile, named as its modules in `cpu_ref`, that says which kernel makes which stage.
+
+Each has `Cache()`, whose length is the positions so far, `load(source)`, which gives the model with `vocabulary`, `context`,
+`layers` and `sha256`, and `run(compute, model, tokens, cache)`, which yields the stages of the document in order, as
+`cpu_ref`'s do. Tokens and model are refused as the reference refuses them.
+"""
+
+from importlib import import_module
+from types import ModuleType
+
+from harness.profiles import Profile
+
+
+def find(profile: Profile) -> ModuleType | None:
+    """The module of a profile; None where no kernels compute all of it yet."""
+    name = f"harness.passes.{profile.name.replace('-', '_')}"
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as e:
+        if e.name != name:
+            raise
+        return None
