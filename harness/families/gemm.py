@@ -195,7 +195,8 @@ _GEMM_I8_PACKED = [
 ]
 _GEMM_I8_LONG = ("rails_min", "rails_alternating", "odd_steps")
 _PAIRS_OF_WORDS = (8, 8, 4)
-_EDGE_I8 = (2, 4, EDGE_I8)
+_EDGE_I8 = (4, 4, EDGE_I8)
+_OVER_I32 = (2, 3, 2**17 + 1)
 _MANY_OUTPUTS = ((2048, 2016, 32), "many outputs for few terms: counts towards 10^9 compared elements")
 
 
@@ -215,7 +216,7 @@ def _packed(seed: int) -> list[Case]:
         *shaped("gemm_i8", _GEMM_I8_PACKED, seed),
         *(case_of("gemm_i8", (18, 20, 4096), dist, seed, catches(of[dist])) for dist in _GEMM_I8_LONG),
         case_of("gemm_i8", _PAIRS_OF_WORDS, "packed_words", seed, catches(of["packed_words"])),
-        case_of("gemm_i8", _EDGE_I8, "edge", seed, catches(of["edge"])),
+        case_of("gemm_i8", _OVER_I32, "rails_min", seed, "one term over 2^31: a sum that saturates"),
     ]
 
 
@@ -251,6 +252,7 @@ def _full(seed: int) -> list[Case]:
         *shaped("gemm_i32_i64", _GEMM_FULL[:1], seed),
         *_distributed("gemm_i32_i64", (64, 768, 768), seed),
         *shaped("gemm_i8", _GEMM_FULL, seed),
+        case_of("gemm_i8", _EDGE_I8, "edge", seed, catches(gemm_inputs.INTEGERS["edge"])),
     ]
 
 
