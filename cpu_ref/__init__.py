@@ -2,10 +2,12 @@
 
 VERSION = {
     "gemm_i32": "1",
-    "gemm_i32_i64": "1",
+    "gemm_i32_i64": "2",
     "gemm_i8": "1",
     "limbs": "1",
-    "linear_q8_0": "1",
+    "linear_q4_0": "1",
+    "linear_q4_1": "1",
+    "linear_q8_0": "2",
     "nel_act": "1",
     "nel_argmax": "1",
     "nel_embedding": "1",

@@ -90,13 +90,20 @@ def apply(
     return [[round_shift(v, 24) for v in row] for row in acc]
 
 
-def linear(kind: BlockType, w: bytes | memoryview, x: Sequence[int], k: int, name: str = "w") -> list[int]:
-    """`Linear(W, x)` without a bias, row-major i64[m,n]: w is n rows of k weights in blocks, x is i64[m,k].
+def linear(
+    kind: BlockType,
+    w: bytes | memoryview,
+    x: Sequence[int],
+    k: int,
+    name: str = "w",
+    bias: Sequence[int] | None = None,
+) -> list[int]:
+    """`Linear(W, b, x)`, row-major i64[m,n]: w is n rows of k weights in blocks, x is i64[m,k], the bias i64[n].
 
-    Here abs(x) < 2^47 is checked too. Raises WeightsRefused (with tensor `name`, row and block) and RangeContract.
+    Here abs(x) < 2^47 is checked too, first. Raises WeightsRefused (with tensor `name`, row and block) and RangeContract.
     """
     weights = Weights(kind, w, k, name)
     place = Place("linear")
     place.hold("x", ACTIVATION_BITS, (len(x) // k, k), x)
-    y = apply(place, Matrix(weights, keep=False), [x[i : i + k] for i in range(0, len(x), k)])
+    y = apply(place, Matrix(weights, keep=False), [x[i : i + k] for i in range(0, len(x), k)], bias)
     return list(chain.from_iterable(y))

@@ -27,7 +27,7 @@ from cpu_ref.integers import read_signed, write_signed
 from cpu_ref.limbs import FUNCTIONS, limbs
 from cpu_ref.linear import linear
 from cpu_ref.nel_mini_kernels import OPERATIONS, Operation
-from cpu_ref.weights import Q8_0
+from cpu_ref.weights import Q4_0, Q4_1, Q8_0, BlockType
 
 MAX_OUTPUTS = 1 << 26
 """Output elements of one request at most: each is a Python int on its way, and memory has an end."""
@@ -186,28 +186,37 @@ def _gemm(element: str, out: str, product: Callable[[Data, Data, int, int, int],
     return Kernel(("m", "n", "k"), ("m", "n"), compute)
 
 
-def _linear_q8_0(dims: dict[str, int], inputs: dict[str, Any]) -> Computed:
-    m, n, k = (dims[d] for d in "mnk")
-    row_bytes = Q8_0.row_bytes(k)
-    w: Data
-    if isinstance(inputs.get("w"), dict):
-        w, name = _tensor(inputs["w"], n, k)
-    else:
-        w, name = _read(inputs, "w", "u8", (n, row_bytes)), "w"
-    x = _read(inputs, "x", "i64", (m, k))
-    y = linear(Q8_0, w, read_signed(x, 8), k, name)
-    digests = {"w": tensor_digest("u8", (n, row_bytes), w), "x": tensor_digest("i64", (m, k), x)}
-    return Computed("i64", (m, n), write_signed(y, 8), 0, digests)
+def _linear(kind: BlockType) -> Kernel:
+    """Op 2 of dyadic-q16 on weights in blocks of one kind; the bias is an input, of zeros where there is none."""
+
+    def compute(dims: dict[str, int], inputs: dict[str, Any]) -> Computed:
+        m, n, k = (dims[d] for d in "mnk")
+        row_bytes = kind.row_bytes(k)
+        w: Data
+        if isinstance(inputs.get("w"), dict):
+            w, name = _tensor(inputs["w"], kind, n, k)
+        else:
+            w, name = _read(inputs, "w", "u8", (n, row_bytes)), "w"
+        x, bias = _read(inputs, "x", "i64", (m, k)), _read(inputs, "bias", "i64", (n,))
+        y = linear(kind, w, read_signed(x, 8), k, name, read_signed(bias, 8))
+        digests = {
+            "w": tensor_digest("u8", (n, row_bytes), w),
+            "x": tensor_digest("i64", (m, k), x),
+            "bias": tensor_digest("i64", (n,), bias),
+        }
+        return Computed("i64", (m, n), write_signed(y, 8), 0, digests)
+
+    return Kernel(("m", "n", "k"), ("m", "n"), compute)
 
 
-def _tensor(source: dict[str, Any], n: int, k: int) -> tuple[memoryview, str]:
-    """Bytes and name of a model's Q8_0 tensor of n rows of k weights."""
+def _tensor(source: dict[str, Any], kind: BlockType, n: int, k: int) -> tuple[memoryview, str]:
+    """Bytes and name of a model's tensor of n rows of k weights in blocks of `kind`."""
     path, name = _text(source, "gguf"), source.get("tensor")
     if not isinstance(name, str):
         raise RequestRefused("'tensor' must be a tensor's name")
     tensor = Gguf(path).tensor(name)
-    if tensor.type != Q8_0.name or tensor.dims != (k, n):
-        raise WeightsRefused(f"{name} is {tensor.type} {list(tensor.dims)}, the case wants Q8_0 {[k, n]}")
+    if tensor.type != kind.name or tensor.dims != (k, n):
+        raise WeightsRefused(f"{name} is {tensor.type} {list(tensor.dims)}, the case wants {kind.name} {[k, n]}")
     return tensor.data, name
 
 
@@ -244,7 +253,9 @@ KERNELS: dict[str, Kernel] = {
     "gemm_i32_i64": _gemm("i32", "i64", gemm_i32_i64),
     "gemm_i8": _gemm("i8", "i32", gemm_i8),
     "limbs": Kernel(("n",), ("n",), _limbs),
-    "linear_q8_0": Kernel(("m", "n", "k"), ("m", "n"), _linear_q8_0),
+    "linear_q8_0": _linear(Q8_0),
+    "linear_q4_1": _linear(Q4_1),
+    "linear_q4_0": _linear(Q4_0),
     **{name: _operation(op) for name, op in OPERATIONS.items()},
 }
 """What can be asked for."""

@@ -4,7 +4,7 @@
 // A workgroup makes 16 x 16 outputs, one a lane, from tiles of 32 terms in workgroup memory. Under the schedule tree it
 // makes 16 outputs of one row: 16 lanes take turns at the terms of an output, then their sums are added pairwise.
 // Sums are pairs of words by the prelude int64_limbs.
-// Under split_k group z is the part; entry point combine adds the parts.
+// Under split_k group z is the part; entry point combine adds the parts, group y a row.
 
 #ifndef SCHEDULE
 #define SCHEDULE 0u
@@ -145,18 +145,21 @@ extern "C" __global__ void combine(
     u32 *receipt) {
     const auto group = blockIdx;
     const auto lane = threadIdx;
-    const u32 outputs = params[0] * params[1];
-    const u32 i = group.x * 64u + lane.x;
-    if (i == 0u) {
+    const u32 M = params[0];
+    const u32 N = params[1];
+    const u32 row = params[3] + group.y;
+    const u32 column = group.x * 64u + lane.x;
+    if (group.x + group.y + lane.x == 0u) {
         receipt[1] = NONCE;
     }
-    if (i < outputs) {
+    if (row < M && column < N) {
         limbs sum = i64_make(0u, 0u);
         for (u32 part = PARTS; part > 0u; part--) {
-            const u32 at = ((part - 1u) * outputs + i) << 1u;
+            const u32 at = (((part - 1u) * M + row) * N + column) << 1u;
             sum = i64_add(sum, i64_make(scratch[at], scratch[at + 1u]));
         }
-        c[i << 1u] = sum.x;
-        c[(i << 1u) + 1u] = sum.y;
+        const u32 at = (row * N + column) << 1u;
+        c[at] = sum.x;
+        c[at + 1u] = sum.y;
     }
 }

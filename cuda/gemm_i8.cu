@@ -3,7 +3,7 @@
 //
 // A workgroup makes 16 x 16 outputs, one a lane, from tiles of 32 terms in workgroup memory. Under the schedule tree it
 // makes 16 outputs of one row: 16 lanes take turns at the terms of an output, then their sums are added pairwise.
-// Under split_k group z is the part; entry point combine adds the parts.
+// Under split_k group z is the part; entry point combine adds the parts, group y a row.
 
 #ifndef SCHEDULE
 #define SCHEDULE 0u
@@ -148,16 +148,18 @@ extern "C" __global__ void combine(
     u32 *receipt) {
     const auto group = blockIdx;
     const auto lane = threadIdx;
-    const u32 outputs = params[0] * params[1];
-    const u32 i = group.x * 64u + lane.x;
-    if (i == 0u) {
+    const u32 M = params[0];
+    const u32 N = params[1];
+    const u32 row = params[3] + group.y;
+    const u32 column = group.x * 64u + lane.x;
+    if (group.x + group.y + lane.x == 0u) {
         receipt[1] = NONCE;
     }
-    if (i < outputs) {
+    if (row < M && column < N) {
         u32 sum = 0u;
         for (u32 part = PARTS; part > 0u; part--) {
-            sum += scratch[(part - 1u) * outputs + i];
+            sum += scratch[((part - 1u) * M + row) * N + column];
         }
-        c[i] = sum;
+        c[row * N + column] = sum;
     }
 }

@@ -1,12 +1,12 @@
-// gemm_i8_dot4u: C[m,n] = sum over k of A[m,k] * B[k,n] modulo 2^32, on row-major int8, four to a word, the first in the
-// lowest byte, rows not padded; the reference is cpu_ref/gemm.py.
+// gemm_i8_dot4u: C[m,n] = sum over k of A[m,k] * B[k,n] modulo 2^32, on row-major int8, four to a word, the first in
+// the lowest byte, rows not padded; the reference is cpu_ref/gemm.py.
 //
-// Products of four bytes at a time by the device's packed dot product of unsigned bytes, of the operands plus 128; gemm_i8
-// is its scalar twin.
+// Products of four bytes at a time by the device's packed dot product of unsigned bytes, of the operands plus 128;
+// gemm_i8 is its scalar twin.
 //
-// A workgroup makes 16 x 16 outputs, one a lane, from tiles of 32 terms in workgroup memory, four terms to a word. Under the
-// schedule tree it makes 16 outputs of one row: 16 lanes take turns at the words, then their sums are added pairwise.
-// Under split_k group z is the part; entry point combine adds the parts.
+// A workgroup makes 16 x 16 outputs, one a lane, from tiles of 32 terms in workgroup memory, four terms to a word.
+// Under the schedule tree it makes 16 outputs of one row: 16 lanes take turns at the words, then their sums are added
+// pairwise. Under split_k group z is the part; entry point combine adds the parts, group y a row.
 
 #ifndef SCHEDULE
 #define SCHEDULE 0u
@@ -181,16 +181,18 @@ extern "C" __global__ void combine(
     u32 *receipt) {
     const auto group = blockIdx;
     const auto lane = threadIdx;
-    const u32 outputs = params[0] * params[1];
-    const u32 i = group.x * 64u + lane.x;
-    if (i == 0u) {
+    const u32 M = params[0];
+    const u32 N = params[1];
+    const u32 row = params[3] + group.y;
+    const u32 column = group.x * 64u + lane.x;
+    if (group.x + group.y + lane.x == 0u) {
         receipt[1] = NONCE;
     }
-    if (i < outputs) {
+    if (row < M && column < N) {
         u32 sum = 0u;
         for (u32 part = PARTS; part > 0u; part--) {
-            sum += scratch[(part - 1u) * outputs + i];
+            sum += scratch[((part - 1u) * M + row) * N + column];
         }
-        c[i] = sum;
+        c[row * N + column] = sum;
     }
 }

@@ -4,7 +4,7 @@
 // Products by the integer matrix unit, in the shape of the prelude before it; gemm_i8 is its scalar twin.
 //
 // A workgroup is one warp and makes ROWS x 8 outputs, STEP terms at a time, four terms to a word.
-// Under split_k group z is the part; entry point combine adds the parts.
+// Under split_k group z is the part; entry point combine adds the parts, group y a row.
 
 #ifndef SCHEDULE
 #define SCHEDULE 0u
@@ -125,16 +125,18 @@ extern "C" __global__ void combine(
     u32 *receipt) {
     const auto group = blockIdx;
     const auto lane = threadIdx;
-    const u32 outputs = params[0] * params[1];
-    const u32 i = group.x * 64u + lane.x;
-    if (i == 0u) {
+    const u32 M = params[0];
+    const u32 N = params[1];
+    const u32 row = params[3] + group.y;
+    const u32 column = group.x * 64u + lane.x;
+    if (group.x + group.y + lane.x == 0u) {
         receipt[1] = NONCE;
     }
-    if (i < outputs) {
+    if (row < M && column < N) {
         u32 sum = 0u;
         for (u32 part = PARTS; part > 0u; part--) {
-            sum += scratch[(part - 1u) * outputs + i];
+            sum += scratch[((part - 1u) * M + row) * N + column];
         }
-        c[i] = sum;
+        c[row * N + column] = sum;
     }
 }

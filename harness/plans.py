@@ -170,7 +170,7 @@ class Kernel:
         return Plan(buffers, passes, tuple(sorted({self.entries.index(p.entry) for p in passes})))
 
 
-BLOCK_BYTES = {"q8_0": 34}
+BLOCK_BYTES = {"q8_0": 34, "q4_1": 20, "q4_0": 18}
 """Bytes of a block of 32 weights by type. The dimension `q8_0_row` is the length of a row of k weights."""
 
 

@@ -1,8 +1,10 @@
-// gemm_i32_fast: C[m,n] = sum over k of A[m,k] * B[k,n] modulo 2^32, on row-major int32; the reference is cpu_ref/gemm.py.
+// gemm_i32_fast: C[m,n] = sum over k of A[m,k] * B[k,n] modulo 2^32, on row-major int32; the reference is
+// cpu_ref/gemm.py.
 //
-// For CPU devices; schedules forward and split_k. A workgroup is one work-item and makes 128 x 32 outputs. It packs
-// 128 terms of its columns of B into a panel that fits the first-level cache, then takes 8 rows of A at a time through
-// it with 8 x 2 vectors of sums in registers. Under split_k group z is the part; entry point combine adds the parts.
+// For CPU devices; schedules forward and split_k. A workgroup is one work-item and makes 128 x 32 outputs. It packs 128
+// terms of its columns of B into a panel that fits the first-level cache, then takes 8 rows of A at a time through it
+// with 8 x 2 vectors of sums in registers. Under split_k group z is the part; entry point combine adds the parts, group
+// y a row.
 
 #ifndef SCHEDULE
 #define SCHEDULE 0u
@@ -150,16 +152,18 @@ __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void combine(
     __global u32 *receipt) {
     const uint3 group = (uint3)(get_group_id(0), get_group_id(1), get_group_id(2));
     const uint3 lane = (uint3)(get_local_id(0), get_local_id(1), get_local_id(2));
-    const u32 outputs = params[0] * params[1];
-    const u32 i = group.x * 64u + lane.x;
-    if (i == 0u) {
+    const u32 M = params[0];
+    const u32 N = params[1];
+    const u32 row = params[3] + group.y;
+    const u32 column = group.x * 64u + lane.x;
+    if (group.x + group.y + lane.x == 0u) {
         receipt[1] = NONCE;
     }
-    if (i < outputs) {
+    if (row < M && column < N) {
         u32 sum = 0u;
         for (u32 part = PARTS; part > 0u; part--) {
-            sum += scratch[(part - 1u) * outputs + i];
+            sum += scratch[((part - 1u) * M + row) * N + column];
         }
-        c[i] = sum;
+        c[row * N + column] = sum;
     }
 }

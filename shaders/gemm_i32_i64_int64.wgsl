@@ -4,7 +4,7 @@
 // A workgroup makes 16 x 16 outputs, one a lane, from tiles of 32 terms in workgroup memory. Under the schedule tree it
 // makes 16 outputs of one row: 16 lanes take turns at the terms of an output, then their sums are added pairwise.
 // Sums are native 64-bit integers.
-// Under split_k group z is the part; entry point combine adds the parts.
+// Under split_k group z is the part; entry point combine adds the parts, group y a row.
 
 override SCHEDULE: u32 = 0u;
 override KNOWN_BAD: u32 = 0u;
@@ -138,18 +138,21 @@ fn multiply(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_i
 
 @compute @workgroup_size(64, 1, 1)
 fn combine(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) lane: vec3<u32>) {
-    let outputs = params[0] * params[1];
-    let i = group.x * 64u + lane.x;
-    if (i == 0u) {
+    let M = params[0];
+    let N = params[1];
+    let row = params[3] + group.y;
+    let column = group.x * 64u + lane.x;
+    if (group.x + group.y + lane.x == 0u) {
         receipt[1] = NONCE;
     }
-    if (i < outputs) {
+    if (row < M && column < N) {
         var sum: u64 = 0lu;
         for (var part = PARTS; part > 0u; part--) {
-            let at = ((part - 1u) * outputs + i) << 1u;
+            let at = (((part - 1u) * M + row) * N + column) << 1u;
             sum += (u64(scratch[at + 1u]) << 32u) | u64(scratch[at]);
         }
-        c[i << 1u] = u32(sum);
-        c[(i << 1u) + 1u] = u32(sum >> 32u);
+        let at = (row * N + column) << 1u;
+        c[at] = u32(sum);
+        c[at + 1u] = u32(sum >> 32u);
     }
 }

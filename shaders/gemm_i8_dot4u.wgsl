@@ -1,12 +1,12 @@
-// gemm_i8_dot4u: C[m,n] = sum over k of A[m,k] * B[k,n] modulo 2^32, on row-major int8, four to a word, the first in the
-// lowest byte, rows not padded; the reference is cpu_ref/gemm.py.
+// gemm_i8_dot4u: C[m,n] = sum over k of A[m,k] * B[k,n] modulo 2^32, on row-major int8, four to a word, the first in
+// the lowest byte, rows not padded; the reference is cpu_ref/gemm.py.
 //
-// Products of four bytes at a time by the device's packed dot product of unsigned bytes, of the operands plus 128; gemm_i8
-// is its scalar twin.
+// Products of four bytes at a time by the device's packed dot product of unsigned bytes, of the operands plus 128;
+// gemm_i8 is its scalar twin.
 //
-// A workgroup makes 16 x 16 outputs, one a lane, from tiles of 32 terms in workgroup memory, four terms to a word. Under the
-// schedule tree it makes 16 outputs of one row: 16 lanes take turns at the words, then their sums are added pairwise.
-// Under split_k group z is the part; entry point combine adds the parts.
+// A workgroup makes 16 x 16 outputs, one a lane, from tiles of 32 terms in workgroup memory, four terms to a word.
+// Under the schedule tree it makes 16 outputs of one row: 16 lanes take turns at the words, then their sums are added
+// pairwise. Under split_k group z is the part; entry point combine adds the parts, group y a row.
 
 override SCHEDULE: u32 = 0u;
 override KNOWN_BAD: u32 = 0u;
@@ -167,16 +167,18 @@ fn multiply(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_i
 
 @compute @workgroup_size(64, 1, 1)
 fn combine(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) lane: vec3<u32>) {
-    let outputs = params[0] * params[1];
-    let i = group.x * 64u + lane.x;
-    if (i == 0u) {
+    let M = params[0];
+    let N = params[1];
+    let row = params[3] + group.y;
+    let column = group.x * 64u + lane.x;
+    if (group.x + group.y + lane.x == 0u) {
         receipt[1] = NONCE;
     }
-    if (i < outputs) {
+    if (row < M && column < N) {
         var sum = 0u;
         for (var part = PARTS; part > 0u; part--) {
-            sum += scratch[(part - 1u) * outputs + i];
+            sum += scratch[((part - 1u) * M + row) * N + column];
         }
-        c[i] = sum;
+        c[row * N + column] = sum;
     }
 }

@@ -24,7 +24,7 @@ from gguf_bytes import (
 from cpu_ref.errors import GgufRefused
 from cpu_ref.gguf_parser import Gguf
 from cpu_ref.second.errors import GgufRefused as SecondRefused
-from cpu_ref.second.gguf_tensor import q8_0_tensor
+from cpu_ref.second.gguf_tensor import block_tensor
 
 WORDS = array(8, 3, string("<s>") + string("the") + string(b"\xff\xfe"))
 
@@ -85,7 +85,7 @@ def test_a_model_is_read_as_it_was_packed(file, version):
 
 def test_the_second_reads_the_same_bytes(file):
     """Dimensions and bytes of the Q8_0 tensor."""
-    dims, data = q8_0_tensor(str(file(MODEL)), "token_embd.weight")
+    dims, data = block_tensor(str(file(MODEL)), "token_embd.weight", "Q8_0")
     assert (dims, data.tobytes()) == ((64, 3), EMBEDDING)
 
 
@@ -99,7 +99,7 @@ def test_every_number_type_is_read_with_its_sign(file):
     tensors = [Packed("t", [32], Q8_0, bytes(34))]
     path = file(gguf_file(pairs, tensors))
     assert Gguf(path).metadata == {str(kind): lowest[c] for kind, c in kinds.items()}
-    assert q8_0_tensor(str(path), "t")[0] == (32,)
+    assert block_tensor(str(path), "t", "Q8_0")[0] == (32,)
 
 
 def test_another_alignment_moves_the_data(file):
@@ -107,7 +107,7 @@ def test_another_alignment_moves_the_data(file):
     pairs = [pair("general.alignment", 4, struct.pack("<I", 256))]
     tensors = [Packed("a", [4], F32, bytes(16)), Packed("b", [32], Q8_0, bytes(range(34)))]
     path = file(gguf_file(pairs, tensors, alignment=256))
-    assert bytes(Gguf(path).tensor("b").data) == q8_0_tensor(str(path), "b")[1].tobytes() == bytes(range(34))
+    assert bytes(Gguf(path).tensor("b").data) == block_tensor(str(path), "b", "Q8_0")[1].tobytes() == bytes(range(34))
 
 
 def test_arrays_in_arrays_are_read_and_too_deep_ones_refused(file):
@@ -122,7 +122,7 @@ def test_arrays_in_arrays_are_read_and_too_deep_ones_refused(file):
     with pytest.raises(GgufRefused, match="nests arrays deeper than 4"):
         Gguf(path)
     with pytest.raises(SecondRefused):
-        q8_0_tensor(str(path), "t")
+        block_tensor(str(path), "t", "Q8_0")
 
 
 HOSTILE = {
@@ -163,7 +163,7 @@ def test_a_hostile_header_is_refused_in_one_line(file, name):
         Gguf(path)
     assert "\n" not in str(caught.value)
     with pytest.raises(SecondRefused) as second:
-        q8_0_tensor(str(path), "t")
+        block_tensor(str(path), "t", "Q8_0")
     assert "\n" not in str(second.value)
 
 
@@ -187,7 +187,7 @@ def test_a_tensor_that_cannot_be_read_is_refused_when_it_is_asked_for(file, pack
     with pytest.raises(GgufRefused, match=message):
         gguf.tensor("t")
     with pytest.raises(SecondRefused):
-        q8_0_tensor(str(path), "t")
+        block_tensor(str(path), "t", "Q8_0")
 
 
 def test_a_file_cut_at_any_byte_is_refused(file):
@@ -199,7 +199,7 @@ def test_a_file_cut_at_any_byte_is_refused(file):
         with pytest.raises(GgufRefused):
             Gguf(path).tensor("token_embd.weight")
         with pytest.raises(SecondRefused):
-            q8_0_tensor(str(path), "token_embd.weight")
+            block_tensor(str(path), "token_embd.weight", "Q8_0")
 
 
 def test_a_damaged_byte_never_brings_anything_but_a_refusal_or_a_tensor(file):
@@ -212,7 +212,7 @@ def test_a_damaged_byte_never_brings_anything_but_a_refusal_or_a_tensor(file):
         except GgufRefused as e:
             assert "\n" not in str(e)
         try:
-            assert len(q8_0_tensor(str(path), "token_embd.weight")[1]) > 0
+            assert len(block_tensor(str(path), "token_embd.weight", "Q8_0")[1]) > 0
         except SecondRefused as e:
             assert "\n" not in str(e)
 
@@ -223,4 +223,4 @@ def test_a_missing_file_and_a_folder_are_refused_by_name(tmp_path):
         with pytest.raises(GgufRefused, match=f"^{path.name}: there is no such file"):
             Gguf(path)
         with pytest.raises(SecondRefused):
-            q8_0_tensor(str(path), "t")
+            block_tensor(str(path), "t", "Q8_0")

@@ -1,5 +1,6 @@
-"""Op 2 of dyadic-q16 on Q8_0: reference and second against Python ints, contracts broken one by one."""
+"""Op 2 of dyadic-q16: reference and second against Python ints, contracts broken one by one."""
 
+import operator
 import random
 import struct
 from fractions import Fraction
@@ -12,8 +13,8 @@ from hypothesis import strategies as st
 import cpu_ref.linear as reference
 from cpu_ref import errors, second
 from cpu_ref.second import errors as second_errors
-from cpu_ref.second.linear import linear_q8_0
-from cpu_ref.weights import Q8_0
+from cpu_ref.second.linear import linear_exact
+from cpu_ref.weights import BLOCK_TYPES, Q8_0
 
 ONE = 0x3C00
 """The half 1.0: 2^24 in Q24."""
@@ -30,16 +31,25 @@ def block(scale, quants=()):
     return struct.pack("<H32b", scale, *quants, *[0] * (32 - len(quants)))
 
 
-def both(w, x, k):
+def block_of(kind, halves, quants):
+    """One block of `kind`: its halves, then 32 quants, as the profile's document lays them out."""
+    if kind == "Q8_0":
+        return struct.pack("<H32b", *halves, *quants)
+    stored = [q + 8 for q in quants] if kind == "Q4_0" else quants
+    return struct.pack(f"<{len(halves)}H", *halves) + bytes(stored[j] + 16 * stored[j + 16] for j in range(16))
+
+
+def both(w, x, k, kind="Q8_0", bias=None):
     """Reference and second; each a list of values, or the name and message of its refusal."""
-    m, n = len(x) // k, len(w) // (k // 32 * 34)
+    m, n = len(x) // k, len(w) // BLOCK_TYPES[kind].row_bytes(k)
     try:
-        first = reference.linear(Q8_0, w, x, k, "t")
+        first = reference.linear(BLOCK_TYPES[kind], w, x, k, "t", bias)
     except errors.Refused as e:
         first = (type(e).__name__, str(e))
     try:
         array = np.frombuffer(w, np.uint8).reshape(n, -1)
-        other = linear_q8_0(array, np.array(x, np.int64).reshape(m, k), "t").reshape(-1).tolist()
+        added = np.array(bias or [0] * n, np.int64)
+        other = linear_exact(kind, array, np.array(x, np.int64).reshape(m, k), added, "t").reshape(-1).tolist()
     except second_errors.Refused as e:
         other = (type(e).__name__, str(e))
     return first, other
@@ -69,6 +79,57 @@ def test_a_linear_equals_the_profile_in_python_ints(m, n, k):
     w, x = random_case(m, m, n, k)
     expected = schoolbook(w, x, k)
     assert both(w, x, k) == (expected, expected)
+
+
+@pytest.mark.parametrize("kind", BLOCK_TYPES)
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 32), (3, 7, 96), (6, 2, 64)])
+def test_every_block_type_with_a_bias_equals_the_profile_in_python_ints(kind, m, n, k):
+    """Random halves of both signs and quants of the whole type; weights made from values, not from bytes."""
+    rng = random.Random(m * n * k)
+    low, high, mins = {"Q8_0": (-128, 127, 0), "Q4_1": (0, 15, 1), "Q4_0": (-8, 7, 0)}[kind]
+    w, flat = b"", []
+    for _ in range(n * k // 32):
+        halves = [rng.randrange(0x3000) | rng.choice([0, 0x8000]) for _ in range(1 + mins)]
+        quants = [rng.randint(low, high) for _ in range(32)]
+        s, m0 = (int(Fraction(*struct.unpack("<e", struct.pack("<H", h))) * (1 << 24)) for h in [*halves, 0][:2])
+        flat += [s * q + m0 for q in quants]
+        w += block_of(kind, halves, quants)
+    x, bias = ([rng.randint(-(1 << 30), 1 << 30) for _ in range(c)] for c in (m * k, n))
+    bias[0] = -(1 << 61)
+    rows, tokens = ([v[i : i + k] for i in range(0, len(v), k)] for v in (flat, x))
+    sums = [b + sum(map(operator.mul, row, token)) for token in tokens for row, b in zip(rows, bias, strict=True)]
+    expected = [(s + (1 << 23)) >> 24 for s in sums]
+    assert both(w, x, k, kind, bias) == (expected, expected)
+
+
+@pytest.mark.parametrize("kind", ["Q4_1", "Q4_0"])
+def test_the_order_of_nibbles_is_the_profile_s(kind):
+    """Quants that tell their place, seen one at a time: byte j holds q_j below and q_(j+16) above."""
+    quants = [(5 * i + 3) % 16 - (8 if kind == "Q4_0" else 0) for i in range(32)]
+    w = block_of(kind, [ONE, 0][: 1 + (kind == "Q4_1")], quants)
+    x = [65536 if i == t else 0 for t in range(32) for i in range(32)]
+    assert both(w, x, 32, kind) == ([q << 16 for q in quants],) * 2
+
+
+def test_a_bad_min_is_refused_as_a_scale_is():
+    """The second half of block 1 in row 1."""
+    w = block_of("Q4_1", [ONE, ONE], [0] * 32) * 3 + block_of("Q4_1", [ONE, 0xFC00], [0] * 32)
+    message = "t: row 1, block 1: the scale 0xfc00 is infinite or NaN"
+    assert both(w, [0] * 64, 64, "Q4_1") == (("WeightsRefused", message),) * 2
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_bias_of_2_to_the_62_breaks_its_contract_and_one_inside_can_break_the_sum_s(sign):
+    """The bias is looked at before the terms; with it the sum may leave its range or come back."""
+    w, zeros = block(TINY, [1]) * 2, [0] * 31
+    limit = sign << 62
+    assert both(w, [0, *zeros], 32, bias=[0, limit]) == contract("linear.bias", (1,), limit, 62)
+    assert both(w, [sign, *zeros], 32, bias=[0, limit - sign]) == contract("linear.sum", (0, 1), limit, 62)
+    y = (limit - sign + (1 << 23)) >> 24
+    assert both(w, [0, *zeros], 32, bias=[0, limit - sign]) == ([0, y], [0, y])
+    x = [sign << 31] * 2 + [0] * 30
+    inside = (limit - sign + (1 << 23)) >> 24
+    assert both(block(ONE, [64, 64]), x, 32, bias=[-sign]) == ([inside], [inside])
 
 
 def test_bands_of_rows_join_without_a_seam(monkeypatch):

@@ -45,7 +45,8 @@ def linear(tmp_path):
     (tmp_path / "x").write_bytes(struct.pack("<32q", 65536, *[0] * 31))
     tensors = [Packed("token_embd.weight", [32, 2], Q8_0, w), Packed("f", [32, 2], F32, bytes(256))]
     (tmp_path / "m.gguf").write_bytes(gguf_file([], tensors))
-    inputs = {"w": str(tmp_path / "w"), "x": str(tmp_path / "x")}
+    (tmp_path / "bias").write_bytes(bytes(16))
+    inputs = {name: str(tmp_path / name) for name in ("w", "x", "bias")}
     dims = {"m": 1, "n": 2, "k": 32}
     return {
         "op": "compute",

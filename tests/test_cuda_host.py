@@ -92,11 +92,13 @@ def inputs(kernel: Kernel, m: int, n: int, k: int) -> tuple[dict[str, bytes], li
     quants = random.integers(-128, 128, (n, k // 32, 32), dtype=np.int8)
     w = np.concatenate([scale.view(np.uint8), quants.view(np.uint8)], axis=2)
     x = random.integers(-(2**20), 2**20, (m, k), dtype=np.int64)
+    bias = random.integers(-(2**40), 2**40, n, dtype=np.int64)
     # np.float64 holds any fp16 times 2^24 exactly.
     frozen = (scale.view(np.float16).astype(np.float64) * 2**24).astype(np.int64).astype(object)
     weights = (frozen * quants.astype(object)).reshape(n, k)
-    y = [(int(v) + 2**23) >> 24 for v in (x.astype(object) @ weights.T).flat]
-    return {"w": w.tobytes(), "x": x.tobytes()}, [word for v in y for word in (v % 2**32, (v >> 32) % 2**32)]
+    y = [(int(v) + 2**23) >> 24 for v in (bias.astype(object) + x.astype(object) @ weights.T).flat]
+    tensors = {"w": w.tobytes(), "x": x.tobytes(), "bias": bias.tobytes()}
+    return tensors, [word for v in y for word in (v % 2**32, (v >> 32) % 2**32)]
 
 
 def run_twice(

@@ -37,8 +37,9 @@ from hypothesis import strategies as st
 from cpu_ref.errors import GgufRefused
 from cpu_ref.gguf_parser import Gguf
 from cpu_ref.second.errors import GgufRefused as SecondRefused
-from cpu_ref.second.gguf_tensor import q8_0_tensor
+from cpu_ref.second.gguf_tensor import block_tensor
 from cpu_ref.tensors import digests
+from cpu_ref.weights import BLOCK_TYPES
 from harness import gguf_check, gguf_read, models
 from harness.digest import digest_array
 from harness.errors import InputRefused, InternalError
@@ -230,7 +231,7 @@ def test_types_are_those_of_the_package():
 
 
 def assert_alike(path):
-    """Harness (validator and gguf package), reference and, for Q8_0, second give every tensor's bytes alike."""
+    """Harness (validator and gguf package), reference and, for blocks, second give every tensor's bytes alike."""
     file, reference = gguf_read.Opened(path), Gguf(path)
     assert list(file.sound.tensors) == reference.names
     by_reference = digests(reference)
@@ -240,8 +241,8 @@ def assert_alike(path):
             continue
         data = file.tensor(name)
         assert digest_array(data) == by_reference[name], name
-        if placed.type == "Q8_0":
-            assert q8_0_tensor(str(path), name)[1].tobytes() == data.tobytes()
+        if placed.type in BLOCK_TYPES:
+            assert block_tensor(str(path), name, placed.type)[1].tobytes() == data.tobytes()
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -477,7 +478,7 @@ def test_mutated_files_are_refused_or_read_alike(tmp_path, bounded):
         try:
             sound, read = read_by_both(path)
             try:
-                q8_0_tensor(str(path), "t0")
+                block_tensor(str(path), "t0", "Q8_0")
             except SecondRefused as e:
                 assert "\n" not in str(e)
             if sound:

@@ -16,7 +16,7 @@ import pytest
 
 from cpu_ref.gemm import gemm_i32
 from cpu_ref.linear import linear
-from cpu_ref.weights import Q8_0
+from cpu_ref.weights import BLOCK_TYPES
 from harness import devices, kernels, schedules
 from harness.backends import mock
 from harness.cases import Case
@@ -37,11 +37,13 @@ def inputs(kernel: Kernel, m: int, n: int, k: int) -> tuple[dict[str, bytes], by
     if kernel.name == "gemm_i32":
         a, b = random.bytes(4 * m * k), random.bytes(4 * k * n)
         return {"a": a, "b": b}, gemm_i32(a, b, m, n, k).c
-    scale = random.integers(0, 0x3C00, (n, k // 32, 1), dtype=np.uint16) | np.uint16(0x8000)
-    quants = random.integers(-128, 128, (n, k // 32, 32), dtype=np.int8)
-    w = np.concatenate([scale.view(np.uint8), quants.view(np.uint8)], axis=2).tobytes()
-    x = random.integers(-(2**20), 2**20, m * k)
-    return {"w": w, "x": x.tobytes()}, np.array(linear(Q8_0, w, x.tolist(), k), np.int64).tobytes()
+    block = BLOCK_TYPES[kernel.name.removeprefix("linear_").upper()]
+    halves = random.integers(0, 0x3C00, (n, k // 32, block.halves), dtype=np.uint16) | np.uint16(0x8000)
+    stored = random.integers(0, 256, (n, k // 32, block.size - 2 * block.halves), dtype=np.uint8)
+    w = np.concatenate([halves.view(np.uint8), stored], axis=2).tobytes()
+    x, bias = random.integers(-(2**20), 2**20, m * k), random.integers(-(2**40), 2**40, n)
+    y = np.array(linear(block, w, x.tolist(), k, bias=bias.tolist()), np.int64)
+    return {"w": w, "x": x.tobytes(), "bias": bias.tobytes()}, y.tobytes()
 
 
 def device(item: str) -> mock.Mock:
@@ -102,10 +104,12 @@ def test_match_is_exact_in_gemm(shape: tuple[int, int, int], schedule: str) -> N
     assert behaves(run_twice(device("match"), GEMM, shape, schedule))
 
 
-@pytest.mark.parametrize("kernel", [LINEAR, kernels.find("linear_q8_0", "int64")], ids=lambda k: k.variant)
+@pytest.mark.parametrize(
+    "kernel", [k for k in kernels.KERNELS if k.name in mock.LINEARS], ids=lambda k: f"{k.name}-{k.variant}"
+)
 @pytest.mark.parametrize("shape", [(1, 1, 32), (3, 17, 96), (2, 4100, 32)], ids=str)
 def test_match_is_exact_in_linear(kernel: Kernel, shape: tuple[int, int, int]) -> None:
-    """Negative and subnormal scales, sums of 64 bits, more rows than one piece."""
+    """Negative and subnormal scales, a bias, sums of 64 bits, more rows than one piece."""
     assert behaves(run_twice(device("match"), kernel, shape))
 
 

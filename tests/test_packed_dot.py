@@ -37,14 +37,14 @@ FAULTS = {
         "const int exact = __dp4a((int)x, (int)y, 0);"
         "return sum + (u32)(exact > 32767 ? 32767 : exact < -32768 ? -32768 : exact);",
         PAIRS,
-        "gemm_i8;m=17;n=33;k=1501;dist=small;seed=0",
+        None,
     ),
     "the dot product wraps at 16 bits": (
         "dot4",
         DOT,
         "return sum + (u32)(short)__dp4a((int)x, (int)y, 0);",
         PAIRS,
-        "gemm_i8;m=17;n=33;k=1501;dist=small;seed=0",
+        None,
     ),
     "the sum is kept in a float": (
         "dot4",
@@ -72,7 +72,7 @@ FAULTS = {
         DOT,
         "return __dp4a(x, y, sum);",
         PAIRS,
-        "gemm_i8;m=17;n=33;k=1501;dist=rails_max;seed=0",
+        None,
     ),
     "one operand is taken for unsigned": (
         "dot4",
@@ -123,7 +123,7 @@ FAULTS = {
         MMA,
         "for (u32 w = 0u; w < WORDS_A; w++) from_a[w] &= 0x7f7f7f7fu;" + MMA,
         PAIRS,
-        "gemm_i8;m=17;n=33;k=1501;dist=rails_max;seed=0",
+        None,
     ),
 }
 """What is wrong -> variant, a line of the kernel, what stands there instead, a case that catches it, one that does not."""

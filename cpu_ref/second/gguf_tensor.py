@@ -112,11 +112,16 @@ class File:
         return kind, tuple(dims), self._data[start : start + size]
 
 
-def q8_0_tensor(path: str, wanted: str) -> tuple[tuple[int, ...], Bytes]:
-    """Dimensions and bytes of the Q8_0 tensor `wanted`; GgufRefused where the file does not hold it whole."""
-    kind, dims, data = File(path).tensor(wanted)
-    if kind != "Q8_0":
-        raise GgufRefused(f"tensor {wanted!r} is {kind}, not Q8_0")
+def block_bytes(kind: str) -> int:
+    """Bytes of a block of that type."""
+    return next(size for name, _, size in TYPES.values() if name == kind)
+
+
+def block_tensor(path: str, wanted: str, kind: str) -> tuple[tuple[int, ...], Bytes]:
+    """Dimensions and bytes of the tensor `wanted` of type `kind`; GgufRefused where the file does not hold it whole."""
+    there, dims, data = File(path).tensor(wanted)
+    if there != kind:
+        raise GgufRefused(f"tensor {wanted!r} is {there}, not {kind}")
     return dims, data
 
 

@@ -31,10 +31,10 @@ def linear(op: str, w: Blocks, x: Int64, bias: list[int] | None = None) -> Int64
     return y
 
 
-def linear_q8_0(w: Bytes, x: Int64, name: str = "w") -> Int64:
-    """y = round_shift(W x, 24), i64[m,n]: w is u8[n, K/32*34], x is i64[m,K]; every sum exact in halves."""
-    blocks = Blocks("Q8_0", w, name)
-    acc = _exact("linear", blocks, hold("linear.x", 47, x), np.zeros(len(w), np.int64))
+def linear_exact(kind: str, w: Bytes, x: Int64, bias: Int64, name: str = "w") -> Int64:
+    """y = round_shift(b + W x, 24), i64[m,n]: w is u8[n, bytes of K weights], x i64[m,K], b i64[n]; sums in halves."""
+    blocks = Blocks(kind, w, name)
+    acc = _exact("linear", blocks, hold("linear.x", 47, x), hold("linear.bias", TERM, bias))
     y: Int64 = (acc + (1 << 23)) >> 24
     return y
 

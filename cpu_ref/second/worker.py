@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from cpu_ref.second.errors import Refused, RequestRefused, WeightsRefused
 from cpu_ref.second.gemm import gemm_i32, gemm_i32_i64
-from cpu_ref.second.gguf_tensor import q8_0_tensor
+from cpu_ref.second.gguf_tensor import block_bytes, block_tensor
 from cpu_ref.second.limbs import limbs
-from cpu_ref.second.linear import linear_q8_0
+from cpu_ref.second.linear import linear_exact
 from cpu_ref.second.nel_mini_kernels import OPERATIONS
 
 MAX_OUTPUTS = 1 << 26
@@ -109,11 +109,15 @@ def _gemm(element: str, out: str, product: Callable[[Array, Array], tuple[Array,
     return ("m", "n", "k"), answered_by
 
 
-def _linear_q8_0(inputs: dict[str, Any], m: int, n: int, k: int) -> Answer:
-    _bounded(m, n)
-    w, name = _weights(inputs, n, k)
-    x = _load(inputs, "x", "i64", (m, k))
-    return {"w": digest("u8", w), "x": digest("i64", x)}, "i64", linear_q8_0(w, x, name).astype("<i8"), 0
+def _linear(kind: str) -> Kernel:
+    def answered_by(inputs: dict[str, Any], m: int, n: int, k: int) -> Answer:
+        _bounded(m, n)
+        w, name = _weights(inputs, kind, n, k)
+        x, bias = _load(inputs, "x", "i64", (m, k)), _load(inputs, "bias", "i64", (n,))
+        digests = {"w": digest("u8", w), "x": digest("i64", x), "bias": digest("i64", bias)}
+        return digests, "i64", linear_exact(kind, w, x, bias, name).astype("<i8"), 0
+
+    return ("m", "n", "k"), answered_by
 
 
 def _limbs(inputs: dict[str, Any], n: int) -> Answer:
@@ -151,17 +155,17 @@ def _load(inputs: dict[str, Any], name: str, element: str, dims: tuple[int, ...]
         raise RequestRefused(f"input {name!r}: cannot be read ({e.strerror})") from None
 
 
-def _weights(inputs: dict[str, Any], n: int, k: int) -> tuple[Array, str]:
+def _weights(inputs: dict[str, Any], kind: str, n: int, k: int) -> tuple[Array, str]:
     """u8[n, row bytes] from a file of raw bytes or out of a model, and the name to blame."""
     if k % 32:
-        raise WeightsRefused(f"a row of {k} weights: Q8_0 rows are multiples of 32")
+        raise WeightsRefused(f"a row of {k} weights: {kind} rows are multiples of 32")
     source = inputs.get("w")
     if not isinstance(source, dict):
-        return _load(inputs, "w", "u8", (n, k // 32 * 34)), "w"
+        return _load(inputs, "w", "u8", (n, k // 32 * block_bytes(kind))), "w"
     name = source.get("tensor")
     if not isinstance(name, str):
         raise RequestRefused("'tensor' must be a tensor's name")
-    dims, data = q8_0_tensor(_path(source, "gguf"), name)
+    dims, data = block_tensor(_path(source, "gguf"), name, kind)
     if dims != (k, n):
         raise WeightsRefused(f"{name} has dimensions {list(dims)}, the case wants {[k, n]}")
     return data.reshape(n, -1), name
@@ -187,7 +191,9 @@ KERNELS: dict[str, Kernel] = {
     "gemm_i32_i64": _gemm("i32", "i64", gemm_i32_i64),
     "gemm_i8": _gemm("i8", "i32", gemm_i32),
     "limbs": (("n",), _limbs),
-    "linear_q8_0": (("m", "n", "k"), _linear_q8_0),
+    "linear_q8_0": _linear("Q8_0"),
+    "linear_q4_1": _linear("Q4_1"),
+    "linear_q4_0": _linear("Q4_0"),
     **{name: _operation(name) for name in OPERATIONS},
 }
 

@@ -188,7 +188,7 @@ class Mock:
     def compile(self, kernel: Kernel, text: str, constants: Mapping[str, int]) -> Program:
         """See `Backend.compile`; the text is not read."""
         if kernel.name not in COMPUTED:
-            raise Unsupported("arithmetic", kernel.name, "gemms and linear_q8_0, which is all that the mock computes")
+            raise Unsupported("arithmetic", kernel.name, "gemms and linears, which is all that the mock computes")
         known_bad = bool(constants["KNOWN_BAD"])
         place = (kernel.name, kernel.variant, constants["SCHEDULE"]) == ("gemm_i32", "base", schedules.REVERSE)
         struck = not known_bad and (place or self._spec.everywhere)
@@ -218,7 +218,7 @@ class Mock:
             raise DeviceLost("lost, as the mock was told")
         name = program.kernel.output.name
         kernel = program.kernel.name
-        multiply = partial(_gemm, *GEMMS[kernel]) if kernel in GEMMS else _linear
+        multiply = partial(_gemm, *GEMMS[kernel]) if kernel in GEMMS else partial(_linear, *LINEARS[kernel])
         output = np.frombuffer(bytearray(fill[name]), "<u4")
         words = next(b.words for b in bound.buffers if b.role == "output")
         before = output[words - 1]
@@ -285,7 +285,10 @@ GEMMS = {
 }
 """NumPy's types of A and B, and of the sums, which wrap."""
 
-COMPUTED = (*GEMMS, "linear_q8_0")
+LINEARS = {"linear_q8_0": (34, 1), "linear_q4_1": (20, 2), "linear_q4_0": (18, 1)}
+"""Bytes of a block, and how many halves stand at its beginning."""
+
+COMPUTED = (*GEMMS, *LINEARS)
 """The kernels that a mock can answer; every other is unsupported there."""
 
 
@@ -298,17 +301,26 @@ def _gemm(element: str, sums: str, data: Mapping[str, bytes], m: int, n: int, k:
     return words
 
 
-def _linear(data: Mapping[str, bytes], m: int, n: int, k: int, known_bad: bool) -> Words:
-    """Op 2 of dyadic-q16 on Q8_0 rows as pairs of words; int64 wraps where a contract is broken."""
+def _linear(size: int, halves: int, data: Mapping[str, bytes], m: int, n: int, k: int, known_bad: bool) -> Words:
+    """Op 2 of dyadic-q16 on rows of blocks as pairs of words; int64 wraps where a contract is broken."""
     terms = k - known_bad
-    row = k // 32 * 34
     x = np.frombuffer(data["x"], "<i8", m * k).reshape(m, k)[:, :terms]
-    w = np.frombuffer(data["w"], "u1", n * row).reshape(n, k // 32, 34)
+    w = np.frombuffer(data["w"], "u1", n * k // 32 * size).reshape(n, k // 32, size)
     out = np.empty((m, n), "<i8")
     for start in range(0, n, 4096):  # the weights of a whole output head take a gigabyte
-        blocks = w[start : start + 4096]
-        scale = np.ascontiguousarray(blocks[:, :, :2]).view("<f2").astype(np.float64) * 2**24
-        weights = (scale.astype(np.int64) * blocks[:, :, 2:].view(np.int8)).reshape(len(blocks), k)[:, :terms]
-        out[:, start : start + 4096] = ((weights @ x.T).T + (1 << 23)) >> 24
-    words: Words = out.reshape(-1).view("<u4")
+        weights = _weights(w[start : start + 4096], halves).reshape(-1, k)[:, :terms]
+        out[:, start : start + 4096] = (weights @ x.T).T
+    out += np.frombuffer(data["bias"], "<i8", n)
+    words: Words = ((out + (1 << 23)) >> 24).reshape(-1).view("<u4")
     return words
+
+
+def _weights(blocks: npt.NDArray[np.uint8], halves: int) -> npt.NDArray[np.int64]:
+    """The Q24 weights of blocks: float64 holds any fp16 times 2^24."""
+    head = np.ascontiguousarray(blocks[..., : 2 * halves]).view("<f2").astype(np.float64) * 2**24
+    scales, stored = head.astype(np.int64), blocks[..., 2 * halves :]
+    if stored.shape[-1] == 32:
+        return scales * stored.view(np.int8)
+    nibbles = np.concatenate([stored & 15, stored >> 4], axis=-1).astype(np.int64)
+    weights: npt.NDArray[np.int64] = scales[..., :1] * nibbles + (scales[..., 1:] if halves == 2 else -8 * scales)
+    return weights

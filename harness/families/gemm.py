@@ -9,9 +9,12 @@ from harness.families.gemm_inputs import EDGE_I8
 from harness.plans import Kernel, Pass, Tensor, bands
 
 
-def combine(case: Case, params: tuple[int, ...]) -> Pass:
-    total = case.dims["m"] * case.dims["n"]
-    return Pass("combine", (-(-total // 64), 1, 1), (64, 1, 1), params)
+def _combine(m: int, n: int, k: int, part: int) -> list[Pass]:
+    """Group y is a row, group x 64 columns."""
+    return [
+        Pass("combine", (-(-n // 64), count, 1), (64, 1, 1), (m, n, k, start, part))
+        for start, count in bands(m, n * schedules.PARTS, 1)
+    ]
 
 
 def _gemm_passes(case: Case, schedule: str) -> tuple[Pass, ...]:
@@ -24,7 +27,7 @@ def _gemm_passes(case: Case, schedule: str) -> tuple[Pass, ...]:
         y = count if schedule == "tree" else -(-count // 16)
         passes.append(Pass("multiply", (-(-n // 16), y, parts), (16, 16, 1), (m, n, k, start, part)))
     if schedule == "split_k":
-        passes.append(combine(case, (m, n, k, 0, part)))
+        passes += _combine(m, n, k, part)
     return tuple(passes)
 
 
@@ -38,7 +41,7 @@ def _gemm_fast_passes(case: Case, schedule: str) -> tuple[Pass, ...]:
         for start, count in bands(m, n * k, 128)
     ]
     if schedule == "split_k":
-        passes.append(combine(case, (m, n, k, 0, part)))
+        passes += _combine(m, n, k, part)
     return tuple(passes)
 
 
@@ -54,7 +57,7 @@ def _gemm_mma_passes(rows: int) -> Callable[[Case, str], tuple[Pass, ...]]:
             for start, count in bands(m, n * k, rows)
         ]
         if schedule == "split_k":
-            found.append(combine(case, (m, n, k, 0, part)))
+            found += _combine(m, n, k, part)
         return tuple(found)
 
     return passes
@@ -193,7 +196,7 @@ _GEMM_I8_PACKED = [
     ((17, 19, 33), "K one past a step of a matrix unit"),
     ((18, 20, 4096), "whole words, many steps"),
 ]
-_GEMM_I8_LONG = ("rails_min", "rails_alternating", "odd_steps")
+_GEMM_I8_LONG = ("rails_min", "odd_steps")
 _PAIRS_OF_WORDS = (8, 8, 4)
 _EDGE_I8 = (4, 4, EDGE_I8)
 _OVER_I32 = (2, 3, 2**17 + 1)

@@ -1,4 +1,7 @@
-"""Data distributions of the `gemm_*` kernels: A [M,K] and B [K,N]. Each docstring says what it can catch."""
+"""Data distributions of the `gemm_*` kernels: A [M,K] and B [K,N]. Each docstring says what it can catch.
+
+`docs/data.md` names the fault that each alone catches.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -37,56 +40,24 @@ def _odd(case: Case, name: str, rows: int, columns: int, low: int, high: int) ->
 
 
 def _full(case: Case, m: int, n: int, k: int) -> Pair:
-    """Uniform over the type: every carry and wrap; a wrong or missing term shows in nearly every output."""
+    """Uniform over the type: every carry, wrap, index and byte order; a wrong term shows in nearly every output."""
     return _matrix(case, "a", m, k), _matrix(case, "b", k, n)
 
 
-def _small(case: Case, m: int, n: int, k: int) -> Pair:
-    """-8..7: no wrap at all, so a result that is right here and wrong under `full` points at high bits."""
-    return _matrix(case, "a", m, k, -8, 7), _matrix(case, "b", k, n, -8, 7)
-
-
 def _zeros(case: Case, m: int, n: int, k: int) -> Pair:
-    """All zero: stale accumulators, uninitialised workgroup memory, sentinels that survive."""
+    """All zero: rows that are skipped as empty, and with them the store; stale accumulators."""
     kind = TYPES[case.kernel]
     return np.zeros((m, k), kind), np.zeros((k, n), kind)
 
 
-def _one_hot(case: Case, m: int, n: int, k: int) -> Pair:
-    """One 1 in each row of A: the output is a row of B, so a wrong index is seen as a wrong row."""
-    a = np.zeros((m, k), TYPES[case.kernel])
-    a[np.arange(m), random_integers(f"{case.id}/a", m, 0, k - 1)] = 1
-    return a, _matrix(case, "b", k, n)
-
-
-def _identity(case: Case, m: int, n: int, k: int) -> Pair:
-    """A is the identity (cut or repeated to M x K): transposed or shifted reads."""
-    a = (np.arange(m)[:, None] % k == np.arange(k)[None, :]).astype(TYPES[case.kernel])
-    return a, _matrix(case, "b", k, n)
-
-
 def _rails_min(case: Case, m: int, n: int, k: int) -> Pair:
-    """All the least value: the largest products; (-2^31)^2 = 2^62 is 0 modulo 2^32, saturation or a wide float is not."""
+    """All the least value: the largest products, and the only ones of which two leave the type that holds one."""
     kind, low = TYPES[case.kernel], _rails(case)[0]
     return np.full((m, k), low, kind), np.full((k, n), low, kind)
 
 
-def _rails_max(case: Case, m: int, n: int, k: int) -> Pair:
-    """All the largest value: of int32 each product is 1 modulo 2^32, so the output is K."""
-    kind, high = TYPES[case.kernel], _rails(case)[1]
-    return np.full((m, k), high, kind), np.full((k, n), high, kind)
-
-
-def _rails_alternating(case: Case, m: int, n: int, k: int) -> Pair:
-    """Least and largest value in turn by flat index: mixed signs at both ends."""
-    kind, (low, high) = TYPES[case.kernel], _rails(case)
-    a = np.where(np.arange(m * k) % 2, high, low).astype(kind).reshape(m, k)
-    b = np.where(np.arange(k * n) % 2, low, high).astype(kind).reshape(k, n)
-    return a, b
-
-
 def _edge(case: Case, m: int, n: int, k: int) -> Pair:
-    """True sums from 2 below to 1 above the edges of the sum's type, both signs: saturation, sums kept in too few bits."""
+    """True sums from 2 below to 1 above the edges of the sum's type, both signs: saturation, the least value itself."""
     return {"gemm_i32": _edge_i32, "gemm_i32_i64": _edge_i64, "gemm_i8": _edge_i8}[case.kernel](case, m, n, k)
 
 
@@ -141,18 +112,15 @@ def _odd_steps(case: Case, m: int, n: int, k: int) -> Pair:
         top = 2**26 // k | 1
         return (_odd(case, "a", m, k, 1, 15) * sign).astype(np.int32), _odd(case, "b", k, n, top // 2 | 1, top)
     top = HIGH // k | 1
-    return (_odd(case, "a", m, k, 2**30 + 1, HIGH) * sign).astype(np.int32), _odd(case, "b", k, n, top // 2 | 1, top)
+    return (_odd(case, "a", m, k, 2**29 + 1, 2**30 - 1) * sign).astype(np.int32), _odd(
+        case, "b", k, n, top // 2 | 1, top
+    )
 
 
 INTEGERS: dict[str, Callable[[Case, int, int, int], Pair]] = {
     "full": _full,
-    "small": _small,
     "zeros": _zeros,
-    "one_hot": _one_hot,
-    "identity": _identity,
     "rails_min": _rails_min,
-    "rails_max": _rails_max,
-    "rails_alternating": _rails_alternating,
     "edge": _edge,
     "odd_steps": _odd_steps,
 }

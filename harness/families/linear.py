@@ -1,9 +1,10 @@
 """The linear family: op 2 of dyadic-q16 on the released bytes of block types, and its cases."""
 
+from collections.abc import Iterable
+
 from harness import schedules
 from harness.cases import Case
-from harness.families import Shape, case_of, catches, linear_inputs, shaped
-from harness.families.gemm import combine
+from harness.families import Shape, Shaped, case_of, catches, linear_inputs, shaped
 from harness.plans import Kernel, Pass, Tensor, bands
 
 
@@ -17,70 +18,119 @@ def _linear_passes(case: Case, schedule: str) -> tuple[Pass, ...]:
         x = count if schedule == "tree" else -(-count // 64)
         passes.append(Pass("multiply", (x, m, parts), (64, 1, 1), (m, n, k, start, part)))
     if schedule == "split_k":
-        passes.append(combine(case, (m, n, k, 0, part)))
+        passes.append(Pass("combine", (-(-n // 64), m, 1), (64, 1, 1), (m, n, k, 0, part)))
     return tuple(passes)
 
 
-def _linear(variant: str, stem: str, purpose: str, **more: object) -> Kernel:
+def _linear(block: str, variant: str, stem: str, purpose: str, **more: object) -> Kernel:
+    name = f"linear_{block}"
     return Kernel(
-        name="linear_q8_0",
+        name=name,
         variant=variant,
         stem=stem,
         shape=("m", "n", "k"),
-        inputs=(Tensor("w", "u8", ("n", "q8_0_row")), Tensor("x", "i64", ("m", "k"))),
+        inputs=(
+            Tensor("w", "u8", ("n", f"{block}_row")),
+            Tensor("x", "i64", ("m", "k")),
+            Tensor("bias", "i64", ("n",)),
+        ),
         output=Tensor("y", "i64", ("m", "n")),
         entries=("multiply", "combine"),
         passes=_linear_passes,
         purpose=purpose,
-        distributions=(*linear_inputs.DISTRIBUTIONS, "real"),
-        generate=linear_inputs.linear_q8_0_inputs,
+        distributions=(*linear_inputs.distributions(name), "real"),
+        generate=linear_inputs.linear_inputs,
         multiples={"k": linear_inputs.BLOCK},
+        options={"bias": ("1",)},
         **more,  # type: ignore[arg-type]
     )
 
 
-KERNELS: tuple[Kernel, ...] = (
-    _linear(
-        "base",
-        "linear_q8_0",
-        "op 2 of dyadic-q16 on Q8_0 bytes, 64-bit sums in 32-bit limbs",
-        preludes=("int64_limbs",),
-    ),
-    _linear("int64", "linear_q8_0_int64", "the same with native 64-bit integers", needs={"wgsl": ("shader-int64",)}),
-)
+def _both(block: str, released: str) -> tuple[Kernel, Kernel]:
+    """The base form and the native one of a block type."""
+    prelude = f"block_{block}"
+    return (
+        _linear(
+            block,
+            "base",
+            "linear_blocks",
+            f"op 2 of dyadic-q16 on {released} bytes with a Q40 bias, 64-bit sums in 32-bit limbs",
+            preludes=("int64_limbs", prelude),
+        ),
+        _linear(
+            block,
+            "int64",
+            "linear_blocks_int64",
+            "the same with native 64-bit integers",
+            preludes=(prelude,),
+            needs={"wgsl": ("shader-int64",)},
+        ),
+    )
 
 
-_LINEAR_SMALL = [
+KERNELS: tuple[Kernel, ...] = (*_both("q8_0", "Q8_0"), *_both("q4_1", "Q4_1"), *_both("q4_0", "Q4_0"))
+
+NAMES = tuple(dict.fromkeys(kernel.name for kernel in KERNELS))
+
+_SMALL: list[Shaped] = [
     ((1, 1, 32), "one block"),
     ((3, 17, 96), "rows that start off a word boundary, three blocks"),
 ]
-_LINEAR_QUICK = [
-    ((4, 1536, 576), "SmolLM2's ffn_gate on four tokens"),
-    ((28, 576, 1536), "SmolLM2's ffn_down on 28 tokens, the longest K"),
-    ((1, 49152, 576), "SmolLM2's output head on one token"),
-]
+_QUICK: dict[str, list[Shaped]] = {
+    "linear_q8_0": [
+        ((4, 1536, 576), "SmolLM2's ffn_gate on four tokens"),
+        ((28, 576, 1536), "SmolLM2's ffn_down on 28 tokens, the longest K"),
+        ((1, 49152, 576), "SmolLM2's output head on one token"),
+    ],
+    "linear_q4_1": [((28, 576, 1536), "SmolLM2's ffn_down on 28 tokens, the longest K")],
+    "linear_q4_0": [((4, 1536, 576), "SmolLM2's ffn_gate on four tokens")],
+}
 
 
-def _distributed(shape: Shape, seed: int) -> list[Case]:
+def _distributed(kernel: str, shape: Shape, seed: int) -> list[Case]:
     """All distributions but `full` in one shape."""
     return [
-        case_of("linear_q8_0", shape, dist, seed, catches(function))
-        for dist, function in linear_inputs.DISTRIBUTIONS.items()
+        case_of(kernel, shape, dist, seed, catches(function))
+        for dist, function in linear_inputs.distributions(kernel).items()
         if dist != "full"
     ]
 
 
+def _biased(kernel: str, shape: Shape, dists: Iterable[str], seed: int) -> list[Case]:
+    reason = "a bias of both signs, 33 bits: lost, added twice, cut to a word, taken by token"
+    return [Case(kernel, tuple(zip("mnk", shape, strict=True)), dist, seed, (("bias", "1"),), reason) for dist in dists]
+
+
 def _tiny(seed: int) -> list[Case]:
-    return [*shaped("linear_q8_0", _LINEAR_SMALL, seed), *_distributed((2, 5, 64), seed)]
+    return [
+        case
+        for kernel in NAMES
+        for case in (
+            *shaped(kernel, _SMALL, seed),
+            *_distributed(kernel, (2, 5, 64), seed),
+            *_biased(kernel, (2, 5, 64), ["full"], seed),
+        )
+    ]
 
 
 def _quick(seed: int) -> list[Case]:
-    return [*shaped("linear_q8_0", _LINEAR_SMALL + _LINEAR_QUICK, seed), *_distributed((3, 65, 96), seed)]
+    return [
+        case
+        for kernel in NAMES
+        for case in (
+            *shaped(kernel, _SMALL + _QUICK[kernel], seed),
+            *_distributed(kernel, (3, 65, 96), seed),
+            *_biased(kernel, (3, 65, 96), ["full", "edge"], seed),
+        )
+    ]
 
 
 def _full(seed: int) -> list[Case]:
-    real = [REAL] if seed == 0 else []
-    return [*_quick(seed), *_distributed((4, 1536, 576), seed), *real]
+    wide = (4, 1536, 576)
+    more = [
+        case for kernel in NAMES for case in (*_distributed(kernel, wide, seed), *_biased(kernel, wide, ["full"], seed))
+    ]
+    return [*_quick(seed), *more, *(REAL if seed == 0 else [])]
 
 
 def cases(preset: str, seed: int) -> list[Case]:
@@ -88,13 +138,34 @@ def cases(preset: str, seed: int) -> list[Case]:
     return {"tiny": _tiny, "quick": _quick, "full": _full, "soak": _full}[preset](seed)
 
 
-REAL = Case(
-    "linear_q8_0",
-    (("m", 1), ("n", 49152), ("k", 576)),
-    "real",
-    0,
-    (("model", "smollm2-135m-q4_1"), ("tensor", "token_embd.weight")),
-    reason="a released model's output head on a hidden row of its own: real scales, real outliers",
-)
+MODEL = "smollm2-135m-q4_1"
 
-SELF_TESTS = {"linear_q8_0": case_of("linear_q8_0", (3, 17, 96), "full", 0, "known answer, committed")}
+
+def _real(kernel: str, shape: Shape, tensor: str, reason: str) -> Case:
+    extra = (("model", MODEL), ("tensor", tensor))
+    return Case(kernel, tuple(zip("mnk", shape, strict=True)), "real", 0, extra, reason)
+
+
+_HEAD = _real(
+    "linear_q8_0",
+    (1, 49152, 576),
+    "token_embd.weight",
+    "a released model's output head on a hidden row of its own: real scales, real outliers",
+)
+_TENSORS = {
+    "attn_q": (576, 576),
+    "attn_k": (192, 576),
+    "attn_v": (192, 576),
+    "ffn_gate": (1536, 576),
+    "ffn_down": (576, 1536),
+}
+"""N and K of the tensors of a layer of SmolLM2-135M."""
+
+REAL = [_HEAD] + [
+    _real("linear_q4_1", (4, n, k), f"blk.{layer}.{name}.weight", f"released weights: {name} of layer {layer}")
+    for layer in (0, 11, 29)
+    for name, (n, k) in _TENSORS.items()
+]
+"""Cases of released weights: the first, the middle and the last layer."""
+
+SELF_TESTS = {kernel: case_of(kernel, (3, 17, 96), "full", 0, "known answer, committed") for kernel in NAMES}

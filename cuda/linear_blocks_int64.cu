@@ -1,10 +1,11 @@
-// linear_q8_0_int64: y[m,n] = round_shift(sum over k of W[n,k] * x[m,k], 24) with W the Q24 values of Q8_0 blocks,
-// x and y Q16 in 64 bits: op 2 of profile dyadic-q16; the reference is cpu_ref/linear.py.
+// linear_blocks_int64: y[m,n] = round_shift(bias[n] + sum over k of W[n,k] * x[m,k], 24), W the Q24 values of weights
+// in blocks, x and y Q16, bias Q40, all of 64 bits: op 2 of profile dyadic-q16; the reference is cpu_ref/linear.py.
 //
-// Sums are native 64-bit integers, exact modulo 2^64, and rounded once, after the last addition.
-// A lane makes one output: group x is 64 rows of W, group y the token. Under the schedule tree a workgroup makes one
-// output: group x is the row, 64 lanes take turns at the terms, then their sums are added pairwise. Under split_k group
-// z is the part; entry point combine adds the parts.
+// The block type is the prelude's: block_q8_0, block_q4_1 or block_q4_0. Sums are native 64-bit integers, exact modulo
+// 2^64, and rounded once, after the last addition. A lane makes one output: group x is 64 rows of W, group y the token,
+// in both entry points. Under the schedule tree a workgroup makes one output: group x is the row, 64 lanes take turns
+// at the terms, then their sums are added pairwise. Under split_k group z is the part; entry point combine adds the
+// parts.
 
 #ifndef SCHEDULE
 #define SCHEDULE 0u
@@ -24,7 +25,6 @@
 #define PARTS 8u
 #define LANES 64u
 #define TILE 32u
-#define BLOCK_BYTES 34u
 #define SHIFT 24u
 
 typedef unsigned int u32;
@@ -53,6 +53,7 @@ extern "C" __global__ void multiply(
     const u32 *params,  // M tokens, N rows, K, first row of the band, terms in a part
     const u32 *w,
     const u32 *x,
+    const u32 *bias,
     const u32 *order,
     u32 *scratch,
     u32 *y,
@@ -99,6 +100,7 @@ extern "C" __global__ void multiply(
     const u32 row_at = row * (K >> 5u) * BLOCK_BYTES;
     u64 sum = 0ull;
     u64 scale = 0ull;
+    u64 least = 0ull;
     u32 scale_block = K;  // none yet
     for (u32 step = 0u; step < steps; step++) {
         u32 k = begin + step;
@@ -117,10 +119,15 @@ extern "C" __global__ void multiply(
             if (block != scale_block) {
                 scale_block = block;
                 scale = scale_of((w[block_at >> 2u] >> ((block_at & 2u) << 3u)) & 0xffffu);
+                if (HAS_MIN == 1u) {
+                    const u32 min_at = block_at + 2u;
+                    least = scale_of((w[min_at >> 2u] >> ((min_at & 2u) << 3u)) & 0xffffu);
+                }
             }
-            const u32 q_at = block_at + 2u + (k & 31u);
+            const u32 q_at = block_at + quant_at(k & 31u);
             const u32 byte = (w[q_at >> 2u] >> ((q_at & 3u) << 3u)) & 255u;
-            const u64 weight = scale * (((u64)byte ^ 128ull) - 128ull);
+            const u32 q = quant_of(byte, k & 31u);
+            const u64 weight = scale * (((u64)q ^ 0x80000000ull) - 0x80000000ull) + least;
             const u32 x_at = (token * K + k) << 1u;
             sum += weight * (((u64)x[x_at + 1u] << 32u) | (u64)x[x_at]);
         }
@@ -146,7 +153,9 @@ extern "C" __global__ void multiply(
             scratch[at] = (u32)sum;
             scratch[at + 1u] = (u32)(sum >> 32u);
         } else {
-            const u64 result = round_shift(sum, SHIFT);
+            const u32 bias_at = row << 1u;
+            const u64 from_bias = ((u64)bias[bias_at + 1u] << 32u) | (u64)bias[bias_at];
+            const u64 result = round_shift(sum + from_bias, SHIFT);
             const u32 at = (token * N + row) << 1u;
             y[at] = (u32)result;
             y[at + 1u] = (u32)(result >> 32u);
@@ -158,25 +167,31 @@ extern "C" __global__ void combine(
     const u32 *params,
     const u32 *w,
     const u32 *x,
+    const u32 *bias,
     const u32 *order,
     u32 *scratch,
     u32 *y,
     u32 *receipt) {
     const auto group = blockIdx;
     const auto lane = threadIdx;
-    const u32 outputs = params[0] * params[1];
-    const u32 i = group.x * LANES + lane.x;
-    if (i == 0u) {
+    const u32 M = params[0];
+    const u32 N = params[1];
+    const u32 token = group.y;
+    const u32 row = group.x * LANES + lane.x;
+    if (group.x + group.y + lane.x == 0u) {
         receipt[1] = NONCE;
     }
-    if (i < outputs) {
+    if (row < N && token < M) {
         u64 sum = 0ull;
         for (u32 part = PARTS; part > 0u; part--) {
-            const u32 at = ((part - 1u) * outputs + i) << 1u;
+            const u32 at = (((part - 1u) * M + token) * N + row) << 1u;
             sum += ((u64)scratch[at + 1u] << 32u) | (u64)scratch[at];
         }
-        const u64 result = round_shift(sum, SHIFT);
-        y[i << 1u] = (u32)result;
-        y[(i << 1u) + 1u] = (u32)(result >> 32u);
+        const u32 bias_at = row << 1u;
+        const u64 from_bias = ((u64)bias[bias_at + 1u] << 32u) | (u64)bias[bias_at];
+        const u64 result = round_shift(sum + from_bias, SHIFT);
+        const u32 at = (token * N + row) << 1u;
+        y[at] = (u32)result;
+        y[at + 1u] = (u32)(result >> 32u);
     }
 }

@@ -1,10 +1,11 @@
-// linear_q8_0: y[m,n] = round_shift(sum over k of W[n,k] * x[m,k], 24) with W the Q24 values of Q8_0 blocks,
-// x and y Q16 in 64 bits: op 2 of profile dyadic-q16; the reference is cpu_ref/linear.py.
+// linear_blocks: y[m,n] = round_shift(bias[n] + sum over k of W[n,k] * x[m,k], 24), W the Q24 values of weights in
+// blocks, x and y Q16, bias Q40, all of 64 bits: op 2 of profile dyadic-q16; the reference is cpu_ref/linear.py.
 //
-// Sums are pairs of words by the prelude int64_limbs, exact modulo 2^64, and rounded once, after the last addition.
-// A lane makes one output: group x is 64 rows of W, group y the token. Under the schedule tree a workgroup makes one
-// output: group x is the row, 64 lanes take turns at the terms, then their sums are added pairwise. Under split_k group
-// z is the part; entry point combine adds the parts.
+// The block type is the prelude's: block_q8_0, block_q4_1 or block_q4_0. Sums are pairs of words by the prelude
+// int64_limbs, exact modulo 2^64, and rounded once, after the last addition. A lane makes one output: group x is 64
+// rows of W, group y the token, in both entry points. Under the schedule tree a workgroup makes one output: group x is
+// the row, 64 lanes take turns at the terms, then their sums are added pairwise. Under split_k group z is the part;
+// entry point combine adds the parts.
 
 override SCHEDULE: u32 = 0u;
 override KNOWN_BAD: u32 = 0u;
@@ -18,7 +19,6 @@ const TREE: u32 = 4u;
 const PARTS: u32 = 8u;
 const LANES: u32 = 64u;
 const TILE: u32 = 32u;
-const BLOCK_BYTES: u32 = 34u;
 const SHIFT: u32 = 24u;
 
 // The Q24 value of a finite fp16: exact, for 2^-24 is its smallest step.
@@ -38,10 +38,11 @@ fn scale_of(bits: u32) -> limbs {
 @group(0) @binding(0) var<storage, read> params: array<u32>;
 @group(0) @binding(1) var<storage, read> w: array<u32>;
 @group(0) @binding(2) var<storage, read> x: array<u32>;
-@group(0) @binding(3) var<storage, read> order: array<u32>;
-@group(0) @binding(4) var<storage, read_write> scratch: array<u32>;
-@group(0) @binding(5) var<storage, read_write> y: array<u32>;
-@group(0) @binding(6) var<storage, read_write> receipt: array<u32>;
+@group(0) @binding(3) var<storage, read> bias: array<u32>;
+@group(0) @binding(4) var<storage, read> order: array<u32>;
+@group(0) @binding(5) var<storage, read_write> scratch: array<u32>;
+@group(0) @binding(6) var<storage, read_write> y: array<u32>;
+@group(0) @binding(7) var<storage, read_write> receipt: array<u32>;
 
 var<workgroup> sums: array<limbs, LANES>;
 
@@ -86,6 +87,7 @@ fn multiply(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_i
     let row_at = row * (K >> 5u) * BLOCK_BYTES;
     var sum: limbs = i64_make(0u, 0u);
     var scale: limbs = i64_make(0u, 0u);
+    var least: limbs = i64_make(0u, 0u);
     var scale_block = K;  // none yet
     for (var step = 0u; step < steps; step++) {
         var k = begin + step;
@@ -104,10 +106,15 @@ fn multiply(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_i
             if (block != scale_block) {
                 scale_block = block;
                 scale = scale_of((w[block_at >> 2u] >> ((block_at & 2u) << 3u)) & 0xffffu);
+                if (HAS_MIN == 1u) {
+                    let min_at = block_at + 2u;
+                    least = scale_of((w[min_at >> 2u] >> ((min_at & 2u) << 3u)) & 0xffffu);
+                }
             }
-            let q_at = block_at + 2u + (k & 31u);
+            let q_at = block_at + quant_at(k & 31u);
             let byte = (w[q_at >> 2u] >> ((q_at & 3u) << 3u)) & 255u;
-            let weight: limbs = i64_mul(scale, i64_from_i32((byte ^ 128u) - 128u));
+            let q = quant_of(byte, k & 31u);
+            let weight: limbs = i64_add(i64_mul(scale, i64_from_i32(q)), least);
             let x_at = (token * K + k) << 1u;
             sum = i64_add(sum, i64_mul(weight, i64_make(x[x_at], x[x_at + 1u])));
         }
@@ -133,7 +140,9 @@ fn multiply(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_i
             scratch[at] = sum.x;
             scratch[at + 1u] = sum.y;
         } else {
-            let result: limbs = i64_round_shift(sum, SHIFT);
+            let bias_at = row << 1u;
+            let from_bias: limbs = i64_make(bias[bias_at], bias[bias_at + 1u]);
+            let result: limbs = i64_round_shift(i64_add(sum, from_bias), SHIFT);
             let at = (token * N + row) << 1u;
             y[at] = result.x;
             y[at + 1u] = result.y;
@@ -143,19 +152,24 @@ fn multiply(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_i
 
 @compute @workgroup_size(64, 1, 1)
 fn combine(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) lane: vec3<u32>) {
-    let outputs = params[0] * params[1];
-    let i = group.x * LANES + lane.x;
-    if (i == 0u) {
+    let M = params[0];
+    let N = params[1];
+    let token = group.y;
+    let row = group.x * LANES + lane.x;
+    if (group.x + group.y + lane.x == 0u) {
         receipt[1] = NONCE;
     }
-    if (i < outputs) {
+    if (row < N && token < M) {
         var sum: limbs = i64_make(0u, 0u);
         for (var part = PARTS; part > 0u; part--) {
-            let at = ((part - 1u) * outputs + i) << 1u;
+            let at = (((part - 1u) * M + token) * N + row) << 1u;
             sum = i64_add(sum, i64_make(scratch[at], scratch[at + 1u]));
         }
-        let result: limbs = i64_round_shift(sum, SHIFT);
-        y[i << 1u] = result.x;
-        y[(i << 1u) + 1u] = result.y;
+        let bias_at = row << 1u;
+        let from_bias: limbs = i64_make(bias[bias_at], bias[bias_at + 1u]);
+        let result: limbs = i64_round_shift(i64_add(sum, from_bias), SHIFT);
+        let at = (token * N + row) << 1u;
+        y[at] = result.x;
+        y[at + 1u] = result.y;
     }
 }
