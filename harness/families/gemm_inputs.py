@@ -51,7 +51,7 @@ def _zeros(case: Case, m: int, n: int, k: int) -> Pair:
 
 
 def _rails_min(case: Case, m: int, n: int, k: int) -> Pair:
-    """All the least value: the largest products, and the only ones of which two leave the type that holds one."""
+    """All the least value: the largest products, the only ones of which 2^n leave the bits that hold 2^n others."""
     kind, low = TYPES[case.kernel], _rails(case)[0]
     return np.full((m, k), low, kind), np.full((k, n), low, kind)
 
