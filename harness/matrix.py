@@ -23,6 +23,9 @@ HARDWARE_VENDORS = frozenset(VENDORS.values()) - {"Microsoft", "Google", "Mesa"}
 CONTROL = "gemm_f32"
 """The kernel that must diverge somewhere, to show that the schedules do reorder."""
 
+NO_POWER, NOT_RUN = "no power", "not run"
+"""A control whose schedules all gave one digest, and one that gave none."""
+
 
 class Failure(msgspec.Struct, frozen=True):
     """A result that is not as it should be, with the command that repeats it."""
@@ -39,7 +42,8 @@ class Failure(msgspec.Struct, frozen=True):
 class Row(msgspec.Struct, frozen=True):
     """One device in the matrix: its counts by verdict, and why it gives no evidence (empty: it does).
 
-    `void` holds reasons for which its results count for nothing; `elements` are those compared and matched.
+    `void` holds reasons for which its results count for nothing; `elements` are those compared and matched. `control`
+    is what the f32 control showed here (see `control`).
     """
 
     device: Device
@@ -49,10 +53,12 @@ class Row(msgspec.Struct, frozen=True):
     void: list[str] = []
     complete: bool = True
     started: str = ""
+    control: str = NOT_RUN
 
     def summary(self) -> dict[str, Any]:
         """The row of `gate --json`."""
-        return self.device.summary() | {"counts": self.counts, "elements": self.elements, "no_evidence": self.evidence}
+        own = {"counts": self.counts, "elements": self.elements, "control": self.control, "no_evidence": self.evidence}
+        return self.device.summary() | own
 
 
 class Gate(msgspec.Struct, frozen=True):
@@ -201,6 +207,7 @@ def _row(group: Sequence[Run], everywhere: Sequence[str]) -> Row:
         void=void,
         complete=all(run.complete for run in group),
         started=group[-1].header.started,
+        control=control(group),
     )
 
 
@@ -266,7 +273,7 @@ def control(runs: Sequence[Run]) -> str:
             if kernel_of(r.case) == CONTROL and r.role == "case" and r.digest:
                 digests[unit(run.header.device), r.case_version].add(r.digest)
     most = max(map(len, digests.values()), default=0)
-    return f"diverged ({most} digests)" if most > 1 else "no power" if most else "not run"
+    return f"diverged ({most} digests)" if most > 1 else NO_POWER if most else NOT_RUN
 
 
 def kernel_of(case: str) -> str:
@@ -356,7 +363,8 @@ def frame(runs: Sequence[Run]) -> Any:
 def pivot(runs: Sequence[Run], by_kernel: bool = False) -> Any:
     """Devices by family and variant as a DataFrame of texts: `70 match`, or the worst verdict with its count.
 
-    The control has a column of its own: it is never right or wrong. `by_kernel`: a column for every kernel and variant.
+    The control has a column of its own: it is never right or wrong, and its cell says how many digests its schedules gave.
+    `by_kernel`: a column for every kernel and variant.
     """
     table = frame(runs)
     if table.empty:
@@ -366,7 +374,15 @@ def pivot(runs: Sequence[Run], by_kernel: bool = False) -> Any:
     # Cells are texts, so that what has no data says so and is never a number.
     cells = table.groupby(["device", "column"], sort=False)["verdict"].agg(_cell)
     order = dict.fromkeys([name(k.name, k.variant) for k in KERNELS] + list(table["column"]))
-    return cells.unstack("column").reindex(columns=[c for c in order if c in set(table["column"])]).fillna("no data")
+    wide = cells.unstack("column").reindex(columns=[c for c in order if c in set(table["column"])]).fillna("no data")
+    for column in {"control", f"{CONTROL} base"} & set(wide.columns):
+        wide[column] = [_said(cell, name, runs) for name, cell in wide[column].items()]
+    return wide
+
+
+def _said(cell: str, name: str, runs: Sequence[Run]) -> str:
+    """What the control showed on the row `name`; its verdicts where one of them is a fault."""
+    return control([run for run in runs if row_name(run) == name]) if "informational" in cell else cell
 
 
 def _column(kernel: str, variant: str) -> str:

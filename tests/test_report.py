@@ -13,6 +13,7 @@ from record_maker import DEVICE, RUNS, header, result
 from harness import matrix, report
 from harness.records import Footer, Run, Void
 from harness.report import fast_paths
+from harness.schedules import NAMES
 from harness.verdicts import TABLE, Difference, Result
 
 HOSTILE = (
@@ -79,6 +80,50 @@ def test_what_is_advertised_and_what_is_right_are_two_columns(capsys: pytest.Cap
     assert "| " + " | ".join(cells) + " |" in report.to_markdown(matrix.judge(runs), runs)
     absent = msgspec.structs.replace(right, variant="dot4", verdict="unsupported")
     assert fast_paths.rows([run_of(right, absent)])[0][2:4] == ("no", "1 unsupported")
+
+
+def controls(*digests: str) -> list[Result]:
+    """The control under as many schedules, with these digests."""
+    case = "gemm_f32;m=1;n=1;k=2;dist=magnitudes;seed=0"
+    return [
+        msgspec.structs.replace(
+            result(f"{case};schedule={schedule};variant=base", "informational", digest=digest * 64, expected=None),
+            case=case,
+            schedule=schedule,
+        )
+        for schedule, digest in zip(NAMES, digests, strict=False)
+    ]
+
+
+@pytest.mark.parametrize(("digests", "said"), [("abcde", "diverged (5 digests)"), ("aabba", "diverged (2 digests)")])
+def test_the_control_shows_its_digests_on_each_device(
+    digests: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the terminal, in Markdown and in JSON; another device's digests are not counted in."""
+    runs = [run_of(result(), *controls(*digests)), run_of(result(), *controls(*"fffff"), id="opencl:b:0")]
+    gate = matrix.judge(runs)
+    assert [d["control"] for d in gate.plain()["devices"]] == [said, "no power"]
+    for text in (printed(runs, capsys), report.to_markdown(gate, runs)):
+        lines = [x.rstrip(" |") for x in text.splitlines() if "the control has" not in x]
+        cells = [x for x in lines if x.endswith((said, "no power"))]
+        assert ["lvp" in x for x in cells] == [True, False] and "opencl:b" in cells[1]
+
+
+def test_a_control_without_power_is_said_and_never_green(capsys: pytest.CaptureFixture[str]) -> None:
+    """All match, but nothing shows that the schedules reorder: the row says so, in another colour."""
+    runs = [run_of(result(), *controls(*"aaaaa"))]
+    assert "1 match; the control has no power" in " ".join(printed(runs, capsys).split())
+    row = matrix.judge(runs).rows[0]
+    styles = [
+        str(report._device_table([r]).columns[-1]._cells[0].style) for r in (row, matrix.Row(DEVICE, {"match": 1}))
+    ]
+    assert styles == [report.STYLES["orange"], report.STYLES["green"]]
+
+
+def test_a_control_that_crashed_shows_that_instead() -> None:
+    """Digests of the other schedules do not hide it."""
+    broken = msgspec.structs.replace(controls(*"a")[0], verdict="crash", digest=None)
+    assert list(matrix.pivot([run_of(*controls(*"abcde"), broken)])["control"]) == ["1 crash of 6"]
 
 
 def test_a_void_device_says_why(capsys: pytest.CaptureFixture[str]) -> None:

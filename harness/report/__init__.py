@@ -201,7 +201,16 @@ def _counts(row: Row) -> str:
     if row.void:
         return "VOID"
     counts = ", ".join(f"{n} {verdict}" for verdict, n in row.counts.items())
+    if row.control == matrix.NO_POWER:
+        counts += "; the control has no power"
     return counts or row.device.reason or "not run"
+
+
+def _colour(row: Row) -> str:
+    """That of the worst verdict; not green where the control has no power, for then a match says less than it looks."""
+    judged = [word for word in row.counts if word != "informational"] or list(row.counts)
+    colour = TABLE[min(judged, key=SEVERITY.__getitem__)].colour if judged else "grey"
+    return "orange" if colour == "green" and row.control == matrix.NO_POWER else colour
 
 
 def _words(device: Device) -> tuple[str, ...]:
@@ -218,7 +227,7 @@ def _device_table(rows: Sequence[Row]) -> Any:
         table.add_column(name, overflow="fold")
     for row in rows:
         d = row.device
-        style = STYLES[TABLE[min(row.counts, key=SEVERITY.__getitem__)].colour] if row.counts else "dim"
+        style = STYLES[_colour(row)]
         status = d.status if d.ok else f"{d.status}{f' ({d.phase})' if d.phase else ''}"
         cells = (*_words(d), *([d.group] if group else []), status)
         table.add_row(*(Text(clean(c, 120)) for c in cells), Text(clean(_counts(row), 300), style))
