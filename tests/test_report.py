@@ -1,16 +1,20 @@
 """What a user reads: every failure with its window and command, and no word of a stranger that a terminal or page obeys."""
 
 import csv
+import dataclasses
 import io
 import json
+import re
+import runpy
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from command import ROOT
 from record_maker import DEVICE, RUNS, header, result
 
-from harness import matrix, report
+from harness import matrix, report, store
 from harness.records import Footer, Run, Void
 from harness.report import fast_paths
 from harness.schedules import NAMES
@@ -201,3 +205,47 @@ def test_the_json_object_has_what_is_promised() -> None:
     (failure,) = gate["failures"]
     assert failure["run"] == RUNS[1] and failure["device"] == "vulkan:lvp:0" and failure["repeat"] == WRONG.repeat
     assert gate["devices"][0]["counts"] == {"match": 1, "mismatch": 1} and gate["records"] == ["x.jsonl.gz"]
+
+
+def test_the_readmes_table_shows_each_device_under_its_largest_preset_by_kernel() -> None:
+    """The worst verdict first; what a device was not asked is `no data`."""
+
+    def of(name: str, preset: str, *results: Result) -> Run:
+        made = run_of(*results, id=name, api=name.partition(":")[0])
+        told = msgspec.structs.replace(made.header, preset=preset, preset_version="3", run_id=f"{name} {preset}")
+        return dataclasses.replace(made, header=told)
+
+    other = result("linear_q8_0;m=1;n=1;k=32;dist=full;seed=0;schedule=tree;variant=base")
+    other = msgspec.structs.replace(other, case=other.run.partition(";schedule")[0])
+    text = report.readme_table(
+        [
+            of("opencl:b:0", "quick", WRONG),
+            of("opencl:b:0", "full", result(), other),
+            of("vulkan:a:0", "tiny", result(), WRONG, result(RUNS[2], "known-bad", role="known-bad")),
+        ]
+    )
+    head, _, first, second = text.splitlines()
+    assert head == "| device | name | driver | date | preset | gemm_i32 | linear_q8_0 |"
+    assert first.startswith("| vulkan:a:0, hardware |") and first.endswith(
+        "| tiny 3 | 1 mismatch, 1 match | no data |"
+    )
+    assert second.endswith("| full 3 | 1 match | 1 match |") and "1.2" in second
+
+
+def test_the_readmes_table_calls_a_void_run_void() -> None:
+    """Its results count for nothing."""
+    assert "| VOID |" in report.readme_table([run_of(result(), voids=(Void("the twin matched"),))])
+
+
+def test_the_readme_holds_what_the_committed_records_generate() -> None:
+    """Else run `scripts/readme_matrix.py`. Every record names a date and a driver, and no user, host or folder."""
+    script = runpy.run_path(str(ROOT / "scripts/readme_matrix.py"))
+    readme = (ROOT / "README.md").read_text("utf-8")
+    (block,) = re.findall(r"<!-- matrix:begin -->\n(.*)<!-- matrix:end -->\n", readme, re.DOTALL)
+    assert block == script["generated"]()
+    records = store.collect([ROOT / "matrices/runs"])
+    assert len({run.header.device.id for run in records}) >= 10
+    for run in records:
+        assert run.header.started and run.header.device.driver and not run.header.identified
+        text = str(run.header) + str(run.results)
+        assert not re.search(r"/(tmp|home|root|usr|work)/", text), run.path

@@ -2,14 +2,15 @@
 
 import re
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from harness import matrix
+from harness import backends, matrix, presets
 from harness.devices import Device
+from harness.kernels import KERNELS
 from harness.matrix import Failure, Gate, Row
-from harness.records import Run
+from harness.records import Run, unit
 from harness.report import fast_paths
 from harness.text import clean
 from harness.verdicts import SEVERITY, TABLE, Difference, Result
@@ -160,6 +161,44 @@ def to_markdown(gate: Gate, runs: Sequence[Run]) -> str:
     if gate.missing:
         parts.append("\n".join(f"- missing for PASS: {_cell(s)}" for s in gate.missing))
     return "\n\n".join(parts) + "\n"
+
+
+def readme_table(runs: Sequence[Run]) -> str:
+    """The README's matrix, from records alone: a line a device, a column a kernel, each device under its largest preset."""
+    rank = {name: place for place, name in enumerate(presets.VERSION)}
+    by_device: dict[tuple[str | None, ...], list[Run]] = defaultdict(list)
+    for run in matrix.latest(runs):
+        by_device[unit(run.header.device)].append(run)
+    apis, kernels = list(backends.REGISTRY), list(dict.fromkeys(k.name for k in KERNELS))
+    lines, seen = [], set()
+    for group in by_device.values():
+        preset = max((run.header.preset for run in group), key=lambda name: rank.get(name, -1))
+        mine = [run for run in group if run.header.preset == preset]
+        counts: dict[str, Counter[str]] = defaultdict(Counter)
+        for run in mine:
+            for r in run.results:
+                if r.role == "case":
+                    counts[matrix.kernel_of(r.case)][r.verdict] += 1
+        device, header = mine[-1].header.device, max((run.header for run in mine), key=lambda h: h.started)
+        void = "VOID" if any(run.voids for run in mine) else ""
+        seen |= set(counts)
+        lines.append(
+            (apis.index(device.api) if device.api in apis else len(apis), device, header, preset, void, counts)
+        )
+    columns = sorted(seen, key=lambda name: (kernels.index(name) if name in kernels else len(kernels), name))
+    body = [
+        [
+            *(f"{d.id}, {d.kind}", d.name, d.driver, header.started[:10], f"{preset} {header.preset_version}"),
+            *(void or _tally(counts[column]) for column in columns),
+        ]
+        for _, d, header, preset, void, counts in sorted(lines, key=lambda line: (line[0], line[1].id))
+    ]
+    return _markdown(["device", "name", "driver", "date", "preset", *columns], body)
+
+
+def _tally(counts: Counter[str]) -> str:
+    """`60 match, 60 unsupported`, the worst first; `no data` of nothing."""
+    return ", ".join(f"{counts[word]} {word}" for word in sorted(counts, key=SEVERITY.__getitem__)) or "no data"
 
 
 def to_csv(runs: Sequence[Run]) -> str:

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# The rows of CI: software devices, each under a preset that fits its speed, as records in one folder.
+#
+#   software-matrix.sh OUT [quick|full|tiny ...]      all three where none is named
+#
+#   quick   every device of the machine that is run unnamed
+#   full    the fast ones
+#   tiny    sanitizer builds, PoCL's single methods, and Oclgrind: of each kernel its checks and its smallest case
+#
+# SAMEBITS names the command (samebits). All is run whatever comes of it; exits with the worst code, as docs/design.md ranks them.
+set -euo pipefail
+
+full=(opencl:intel-cpu opencl:pocl cuda_host:g++)
+tiny=(opencl:pocl-loops opencl:pocl-loopvec opencl:pocl-repl cuda_host:g++-asan cuda_host:clang++-asan)
+
+samebits=${SAMEBITS:-samebits}
+out=${1:?software-matrix needs a folder}
+shift
+[ $# -gt 0 ] || set -- quick full tiny
+
+codes=()
+gate() {
+    local code=0
+    "$samebits" gate --out "$out" "$@" || code=$?
+    codes+=("$code")
+}
+named() {
+    local device
+    for device in "$@"; do printf -- '--device\n%s\n' "$device"; done
+}
+
+for preset in "$@"; do
+    case $preset in
+        quick) gate --preset quick ;;
+        full) mapfile -t devices < <(named "${full[@]}"); gate --preset full "${devices[@]}" ;;
+        tiny)
+            mapfile -t devices < <(named "${tiny[@]}")
+            gate --preset tiny "${devices[@]}"
+            mapfile -t cases < <("$samebits" cases --preset tiny | awk -F';' '/^[a-z]/ && !seen[$1]++ { print "--case"; print }')
+            gate --preset tiny --device opencl:oclgrind "${cases[@]}"
+            ;;
+        *) echo "software-matrix: no rows for preset '$preset'; there are quick, full, tiny" >&2; exit 2 ;;
+    esac
+done
+for code in 5 1 4 3 2; do
+    [[ " ${codes[*]} " != *" $code "* ]] || exit "$code"
+done

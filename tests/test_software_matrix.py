@@ -1,0 +1,55 @@
+"""The script of CI's rows: which gates it runs, and what it exits with."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from command import ROOT
+
+from harness import presets
+
+SCRIPT = ROOT / "scripts" / "software-matrix.sh"
+
+
+def run(folder: Path, *arguments: str, codes: str = "") -> tuple[int, list[str]]:
+    """Exit code and gates of the script, on a command that only notes what it was asked. `codes`: `PRESET=CODE ...`."""
+    command = folder / "samebits"
+    lines = "\n".join(f"echo '{case.id}'; echo '    why'" for case in presets.cases("tiny"))
+    faults = "\n".join(
+        f'case " $* " in *" --preset {c.partition("=")[0]} "*) exit {c.partition("=")[2]};; esac' for c in codes.split()
+    )
+    command.write_text(
+        f'#!/bin/sh\nif [ "$1" = cases ]; then\n{lines}\nexit 0\nfi\necho "$*" >>{folder}/asked\n{faults}\n'
+    )
+    command.chmod(0o755)
+    done = subprocess.run(
+        [SCRIPT, "records", *arguments], env={**os.environ, "SAMEBITS": str(command)}, cwd=folder, timeout=60
+    )
+    asked = folder / "asked"
+    return done.returncode, asked.read_text().splitlines() if asked.exists() else []
+
+
+def test_every_row_of_ci_is_asked_for_under_its_preset(tmp_path: Path) -> None:
+    """Oclgrind gets the first case of each kernel, the rest whole presets."""
+    code, asked = run(tmp_path)
+    assert code == 0 and len(asked) == 4
+    assert asked[0] == "gate --out records --preset quick"
+    assert asked[1].startswith("gate --out records --preset full --device opencl:intel-cpu --device opencl:pocl ")
+    assert "--device opencl:pocl-repl --device cuda_host:g++-asan --device cuda_host:clang++-asan" in asked[2]
+    kernels = {case.kernel for case in presets.cases("tiny")}
+    assert asked[3].startswith("gate --out records --preset tiny --device opencl:oclgrind --case ")
+    assert asked[3].count("--case") == len(kernels)
+
+
+@pytest.mark.parametrize(
+    ("codes", "worst"), [("quick=4 full=1", 1), ("tiny=3", 3), ("quick=3 tiny=5", 5), ("full=2", 2)]
+)
+def test_all_is_run_and_the_worst_code_counts(tmp_path: Path, codes: str, worst: int) -> None:
+    code, asked = run(tmp_path, codes=codes)
+    assert (code, len(asked)) == (worst, 4)
+
+
+def test_a_preset_without_rows_is_a_usage_error(tmp_path: Path) -> None:
+    assert run(tmp_path, "huge") == (2, [])
+    assert run(tmp_path, "full")[1][0].startswith("gate --out records --preset full")
