@@ -369,7 +369,7 @@ def pivot(runs: Sequence[Run], by_kernel: bool = False) -> Any:
     table = frame(runs)
     if table.empty:
         return table
-    name = "{} {}".format if by_kernel else _column
+    name = "{} {}".format if by_kernel else column
     table["column"] = [name(kernel, variant) for kernel, variant in zip(table["kernel"], table["variant"], strict=True)]
     # Cells are texts, so that what has no data says so and is never a number.
     cells = table.groupby(["device", "column"], sort=False)["verdict"].agg(_cell)
@@ -385,7 +385,7 @@ def _said(cell: str, name: str, runs: Sequence[Run]) -> str:
     return control([run for run in runs if row_name(run) == name]) if "informational" in cell else cell
 
 
-def _column(kernel: str, variant: str) -> str:
+def column(kernel: str, variant: str = "base") -> str:
     """The family of `kernel`, with the variant unless it is the base form; a kernel of another samebits stands for itself."""
     name = "control" if kernel == CONTROL else FAMILY_OF.get(kernel, kernel)
     return name if variant == "base" else f"{name} {variant}"

@@ -5,7 +5,8 @@
 #
 #   quick   every device of the machine that is run unnamed
 #   full    the fast ones
-#   tiny    sanitizer builds, PoCL's single methods, and Oclgrind: of each kernel its checks and its smallest case
+#   tiny    sanitizer builds, PoCL's single methods, and Oclgrind: of each kernel its checks and its smallest case, under `tree`
+#           (the schedule with the most barriers)
 #
 # SAMEBITS names the command (samebits). All is run whatever comes of it; exits with the worst code, as docs/design.md ranks them.
 set -euo pipefail
@@ -36,7 +37,7 @@ for preset in "$@"; do
         tiny)
             mapfile -t devices < <(named "${tiny[@]}")
             gate --preset tiny "${devices[@]}"
-            mapfile -t cases < <("$samebits" cases --preset tiny | awk -F';' '/^[a-z]/ && !seen[$1]++ { print "--case"; print }')
+            mapfile -t cases < <("$samebits" cases --preset tiny | awk -F';' '/^[a-z]/ && !seen[$1]++ { print "--case"; print $0 ";schedule=tree" }')
             gate --preset tiny --device opencl:oclgrind "${cases[@]}"
             ;;
         *) echo "software-matrix: no rows for preset '$preset'; there are quick, full, tiny" >&2; exit 2 ;;

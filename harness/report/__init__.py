@@ -164,12 +164,12 @@ def to_markdown(gate: Gate, runs: Sequence[Run]) -> str:
 
 
 def readme_table(runs: Sequence[Run]) -> str:
-    """The README's matrix, from records alone: a line a device, a column a kernel, each device under its largest preset."""
+    """The README's matrix, from records alone: devices by families of kernels, each device under its largest preset."""
     rank = {name: place for place, name in enumerate(presets.VERSION)}
     by_device: dict[tuple[str | None, ...], list[Run]] = defaultdict(list)
     for run in matrix.latest(runs):
         by_device[unit(run.header.device)].append(run)
-    apis, kernels = list(backends.REGISTRY), list(dict.fromkeys(k.name for k in KERNELS))
+    apis, order = list(backends.REGISTRY), list(dict.fromkeys(matrix.column(k.name) for k in KERNELS))
     lines, seen = [], set()
     for group in by_device.values():
         preset = max((run.header.preset for run in group), key=lambda name: rank.get(name, -1))
@@ -178,14 +178,14 @@ def readme_table(runs: Sequence[Run]) -> str:
         for run in mine:
             for r in run.results:
                 if r.role == "case":
-                    counts[matrix.kernel_of(r.case)][r.verdict] += 1
+                    counts[matrix.column(matrix.kernel_of(r.case))][r.verdict] += 1
         device, header = mine[-1].header.device, max((run.header for run in mine), key=lambda h: h.started)
         void = "VOID" if any(run.voids for run in mine) else ""
         seen |= set(counts)
         lines.append(
             (apis.index(device.api) if device.api in apis else len(apis), device, header, preset, void, counts)
         )
-    columns = sorted(seen, key=lambda name: (kernels.index(name) if name in kernels else len(kernels), name))
+    columns = sorted(seen, key=lambda name: (order.index(name) if name in order else len(order), name))
     body = [
         [
             *(f"{d.id}, {d.kind}", d.name, d.driver, header.started[:10], f"{preset} {header.preset_version}"),
