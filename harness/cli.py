@@ -249,6 +249,7 @@ def doctor(as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def cases(preset: str | None, selectors: Sequence[str], as_json: bool) -> None:
     """List case ids, and why each exists."""
+    from harness import kernels
     from harness.cases import select
 
     listed = presets.cases(preset) if preset else presets.all_cases()
@@ -256,7 +257,17 @@ def cases(preset: str | None, selectors: Sequence[str], as_json: bool) -> None:
         listed = select(listed, selectors)
     if as_json:
         print_json(
-            [{"id": c.id, "reason": c.reason, "presets": presets.holding(c), "version": c.version} for c in listed]
+            [
+                {
+                    "id": c.id,
+                    "kernel": c.kernel,
+                    "schedules": kernels.base(c.kernel).schedules,
+                    "reason": c.reason,
+                    "presets": presets.holding(c),
+                    "version": c.version,
+                }
+                for c in listed
+            ]
         )
         return
     for case in listed:

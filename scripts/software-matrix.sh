@@ -5,14 +5,20 @@
 #
 #   quick   every device of the machine that is run unnamed
 #   full    the fast ones
-#   tiny    sanitizer builds, PoCL's single methods, and Oclgrind: of each kernel its checks and its smallest case, under `tree`
-#           (the schedule with the most barriers)
+#   tiny    sanitizer builds, PoCL's single methods, and Oclgrind: of each kernel its checks and its first case, under one
+#           schedule (`tree` where it has that: the most barriers)
 #
-# SAMEBITS names the command (samebits). All is run whatever comes of it; exits with the worst code, as docs/design.md ranks them.
+# SAMEBITS names the command (samebits), PYTHON an interpreter (python3). All is run whatever comes of it; exits with the worst code, as docs/design.md ranks them.
 set -euo pipefail
 
 full=(opencl:intel-cpu opencl:pocl cuda_host:g++)
 tiny=(opencl:pocl-loops opencl:pocl-loopvec opencl:pocl-repl cuda_host:g++-asan cuda_host:clang++-asan)
+
+smallest='
+import json, sys
+for kernel, case in {case["kernel"]: case for case in reversed(json.load(sys.stdin))}.items():
+    schedule = "tree" if "tree" in case["schedules"] else case["schedules"][0]
+    print("--case", case["id"] + ";schedule=" + schedule, sep="\n")'
 
 samebits=${SAMEBITS:-samebits}
 out=${1:?software-matrix needs a folder}
@@ -37,7 +43,7 @@ for preset in "$@"; do
         tiny)
             mapfile -t devices < <(named "${tiny[@]}")
             gate --preset tiny "${devices[@]}"
-            mapfile -t cases < <("$samebits" cases --preset tiny | awk -F';' '/^[a-z]/ && !seen[$1]++ { print "--case"; print $0 ";schedule=tree" }')
+            mapfile -t cases < <("$samebits" cases --preset tiny --json | "${PYTHON:-python3}" -c "$smallest")
             gate --preset tiny --device opencl:oclgrind "${cases[@]}"
             ;;
         *) echo "software-matrix: no rows for preset '$preset'; there are quick, full, tiny" >&2; exit 2 ;;

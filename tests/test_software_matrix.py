@@ -1,5 +1,6 @@
 """The script of CI's rows: which gates it runs, and what it exits with."""
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 from command import ROOT
 
-from harness import presets
+from harness import kernels, presets
 
 SCRIPT = ROOT / "scripts" / "software-matrix.sh"
 
@@ -15,12 +16,16 @@ SCRIPT = ROOT / "scripts" / "software-matrix.sh"
 def run(folder: Path, *arguments: str, codes: str = "") -> tuple[int, list[str]]:
     """Exit code and gates of the script, on a command that only notes what it was asked. `codes`: `PRESET=CODE ...`."""
     command = folder / "samebits"
-    lines = "\n".join(f"echo '{case.id}'; echo '    why'" for case in presets.cases("tiny"))
+    listed = [
+        {"id": case.id, "kernel": case.kernel, "schedules": kernels.base(case.kernel).schedules}
+        for case in presets.cases("tiny")
+    ]
+    (folder / "cases.json").write_text(json.dumps(listed))
     faults = "\n".join(
         f'case " $* " in *" --preset {c.partition("=")[0]} "*) exit {c.partition("=")[2]};; esac' for c in codes.split()
     )
     command.write_text(
-        f'#!/bin/sh\nif [ "$1" = cases ]; then\n{lines}\nexit 0\nfi\necho "$*" >>{folder}/asked\n{faults}\n'
+        f'#!/bin/sh\nif [ "$1" = cases ]; then\ncat {folder}/cases.json\nexit 0\nfi\necho "$*" >>{folder}/asked\n{faults}\n'
     )
     command.chmod(0o755)
     done = subprocess.run(
@@ -37,9 +42,13 @@ def test_every_row_of_ci_is_asked_for_under_its_preset(tmp_path: Path) -> None:
     assert asked[0] == "gate --out records --preset quick"
     assert asked[1].startswith("gate --out records --preset full --device opencl:intel-cpu --device opencl:pocl ")
     assert "--device opencl:pocl-repl --device cuda_host:g++-asan --device cuda_host:clang++-asan" in asked[2]
-    kernels = {case.kernel for case in presets.cases("tiny")}
+    first = {case.kernel: case.id for case in reversed(presets.cases("tiny"))}
     assert asked[3].startswith("gate --out records --preset tiny --device opencl:oclgrind --case ")
-    assert asked[3].count("--case") == len(kernels)
+    chosen = [word for word in asked[3].split() if ";schedule=" in word]
+    assert sorted(word.partition(";schedule=")[0] for word in chosen) == sorted(first.values())
+    for kernel in kernels.KERNELS:
+        named = f"{first[kernel.name]};schedule={'tree' if 'tree' in kernel.schedules else kernel.schedules[0]}"
+        assert kernel.variant != "base" or named in chosen
 
 
 @pytest.mark.parametrize(
