@@ -375,8 +375,8 @@ def pivot(runs: Sequence[Run], by_kernel: bool = False) -> Any:
     cells = table.groupby(["device", "column"], sort=False)["verdict"].agg(_cell)
     order = dict.fromkeys([name(k.name, k.variant) for k in KERNELS] + list(table["column"]))
     wide = cells.unstack("column").reindex(columns=[c for c in order if c in set(table["column"])]).fillna("no data")
-    for column in {"control", f"{CONTROL} base"} & set(wide.columns):
-        wide[column] = [_said(cell, name, runs) for name, cell in wide[column].items()]
+    for control in {"control", f"{CONTROL} base"} & set(wide.columns):
+        wide[control] = [_said(cell, row, runs) for row, cell in wide[control].items()]
     return wide
 
 
