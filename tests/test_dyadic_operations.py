@@ -1,6 +1,8 @@
 """Single operations of dyadic-q16: planted ties, edges of tables and branches, each contract broken; both implementations."""
 
+import math
 import random
+import struct
 from fractions import Fraction
 from math import isqrt
 
@@ -10,9 +12,12 @@ from both import array, refusal
 
 from cpu_ref import dyadic_q16 as reference
 from cpu_ref.contracts import Place
+from cpu_ref.linear import Matrix, apply
 from cpu_ref.rounding import rne
 from cpu_ref.second import dyadic_q16 as second
+from cpu_ref.second.blocks import Blocks
 from cpu_ref.second.contracts import hold
+from cpu_ref.weights import BLOCK_TYPES, Weights
 
 AT = Place("op")
 LIMIT = 1 << 62
@@ -181,6 +186,33 @@ def test_softmax_rounds_a_tie_up():
     assert softmax([-9]) == [ONE]
 
 
+def test_softmax_divides_one_less_than_2_to_the_62():
+    """Keys whose weights add up to the maximum's: 2^62 / Z would be whole, and make ties where there are none."""
+    tables = reference.tables()
+    e1, e2 = tables["E1"][1], tables["E2"][1]
+
+    def weight(d):
+        return half_up(e1[d >> 8] * e2[d & 255], 30)
+
+    def distance(e):
+        """The nearest distance whose weight is not above e."""
+        d = int(65536 * math.log(ONE / e)) - 3
+        while weight(d) > e:
+            d += 1
+        return d
+
+    met = 0
+    for a in range(30_000, 30_040):
+        b = distance(ONE - weight(a))
+        c = distance(ONE - weight(a) - weight(b))
+        keys = [0, a, b, c]
+        assert sum(map(weight, keys)) == 2 * ONE
+        expected = [half_up(weight(d) * ((1 << 31) - 1), 32) for d in keys]
+        assert softmax([-d for d in keys]) == expected
+        met += expected != [half_up(weight(d) << 31, 32) for d in keys]
+    assert met > 10
+
+
 def test_mix_rounds_ties_of_both_signs_up():
     """Shift 30: a weight of one half on odd values."""
     for tie in TIES:
@@ -199,6 +231,8 @@ def test_silu_interpolates_and_ends_where_the_table_ends():
         assert silu([x, -x]) == [half_up(x * s, 30), half_up(-x * (ONE - s), 30)]
     assert (g[tie + 1] - g[tie]) * 16 % 32 == 16
     assert silu([0]) == [0]
+    last = g[32767] + half_up((g[32768] - g[32767]) * 31, 5)
+    assert [reference.sigmoid(x) for x in (end - 1, end, 1 - end, -end)] == [last, ONE, ONE - last, 0]
 
 
 def test_gate_rounds_ties_of_both_signs_up():
@@ -207,6 +241,54 @@ def test_gate_rounds_ties_of_both_signs_up():
 
 
 # Contracts: the last value inside passes, the first outside is named.
+
+
+def linear(kind, w, x, bias=None):
+    """One token, rows of one block."""
+    size = BLOCK_TYPES[kind].size
+    data = np.frombuffer(w, np.uint8).reshape(-1, size)
+    first = Matrix(Weights(BLOCK_TYPES[kind], w, 32, "t"), keep=False)
+    return agreed(
+        lambda: apply(AT, first, [x], bias), lambda: second.linear("op", Blocks(kind, data, "t"), array([x]), bias)
+    )
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(
+    ("kind", "block", "weight"),
+    [
+        ("Q4_0", struct.pack("<H16B", 0x3C00, *[0x88] * 3, 0x80, *[0x88] * 12), -(1 << 27)),  # 1 times 0 - 8
+        ("Q4_1", struct.pack("<HH16B", 0, 0x4800, *[0] * 16), 1 << 27),  # no scale, a min of 8
+        ("Q4_1", struct.pack("<HH16B", 0x3C00, 0x3C00, *[0] * 3, 7, *[0] * 12), 1 << 27),  # 7 and 1
+        ("Q8_0", struct.pack("<H32b", 0x3C00, 0, 0, 0, 8, *[0] * 28), 1 << 27),
+    ],
+)
+def test_contracts_of_a_linear_of_every_block_type(kind, block, weight, sign):
+    """A term of 2^62 in row 1, column 3; one step of x less passes. Scale and min count alike."""
+    zero = bytes(len(block)) if kind != "Q4_0" else struct.pack("<H16B", 0x3C00, *[0x88] * 16)
+    x = [0] * 32
+    x[3] = sign << 35
+    assert linear(kind, zero + block, x) == contract("term", (0, 1, 3), weight * x[3])
+    x[3] -= sign
+    assert linear(kind, zero + block, x) == [[0, half_up(weight * x[3], 24)]]
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_scale_and_min_that_cancel_break_nothing(sign):
+    """-8192 times 4 and a min of 32768 make 0: the bound of the block proves nothing, the weights themselves do."""
+    block = struct.pack("<HH16B", 0xF000, 0x7800, *[0x44] * 16)
+    assert linear("Q4_1", block, [sign << 46] * 32) == [[0]]
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_contracts_of_a_bias(sign):
+    """A bias of 2^62; a bias inside that takes the sum out, and one that takes it back in."""
+    block = struct.pack("<H32b", 0x3C00, 64, *[0] * 31)
+    x = [sign << 31, *[0] * 31]
+    assert linear("Q8_0", block, x, [sign * LIMIT]) == contract("bias", (0,), sign * LIMIT)
+    assert linear("Q8_0", block, x, [sign << 61]) == contract("sum", (0, 0), sign * LIMIT)
+    assert linear("Q8_0", block, x, [-(sign << 61)]) == [[0]]
+    assert linear("Q8_0", block, x, [(sign << 61) - sign]) == [[half_up(sign * (LIMIT - 1), 24)]]
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -274,9 +356,9 @@ def test_what_cannot_break_alone_stays_inside_at_the_extremes():
     """Activations that no contract of their own is checked for: the bounds that the reference's docstring gives."""
     assert half_up(LIMIT - 1, 24) < 1 << 47
     assert embedding([-(1 << 47), (1 << 47) - 1]) == [-(1 << 39), 1 << 39]
-    n, most = 1 << 12, (1 << 40) - 1
-    x = [(1 << 47) - 1] + [0] * (n - 1)
-    assert max(rms_norm(x, [most] * n, 1)) < 1 << 47
+    n, most = 1 << 18, (1 << 40) - 1
+    x = [(1 << 47) - 1, *[0] * (n - 1)]
+    assert 1 << 40 < max(rms_norm(x, [most] * n, 1)) < 1 << 47
 
 
 def test_tables_of_rope_agree_far_out():
