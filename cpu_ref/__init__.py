@@ -11,6 +11,7 @@ VERSION = {
     "nel_act": "1",
     "nel_argmax": "1",
     "nel_embedding": "1",
+    "nel_matmul": "1",
     "nel_mix": "1",
     "nel_requant": "1",
     "nel_residual": "1",

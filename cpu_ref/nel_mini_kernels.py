@@ -66,6 +66,10 @@ def _embedding(dims: Dims, t: Tensors) -> Row:
     return _flat(nel.embedding(t["ids"], _rows(t["embed"], dims["n"])))
 
 
+def _matmul(dims: Dims, t: Tensors) -> Row:
+    return _flat(nel.matmul(_rows(t["a"], dims["k"]), _rows(t["b"], dims["n"])))
+
+
 def _requant(dims: Dims, t: Tensors) -> Row:
     return _flat(nel.requant([t["acc"]], dims["shift"]))
 
@@ -118,6 +122,7 @@ OPERATIONS = {
     "nel_embedding": Operation(
         ("m", "v", "n"), {"ids": ("i32", ("m",)), "embed": ("i8", ("v", "n"))}, MATRIX, _embedding
     ),
+    "nel_matmul": Operation(("m", "n", "k"), {"a": ("i8", ("m", "k")), "b": ("i8", ("k", "n"))}, MATRIX, _matmul),
     "nel_requant": Operation(("m", "n", "shift"), {"acc": ("i32", MATRIX)}, MATRIX, _requant),
     "nel_rmsnorm": Operation(("m", "k"), {"x": ("i8", ("m", "k")), "gain": ("i8", ("k",))}, ("m", "k"), _rmsnorm),
     "nel_rope": Operation(

@@ -124,7 +124,7 @@ PROFILES = {
             profile_id="de3312c6b6eb5e6c714459ccbc2f557be6d47a8b543d40ed10e00ccbb48e08f6",
             operations={
                 "embedding": ("nel_embedding",),
-                "matmul": ("gemm_i8",),
+                "matmul": ("nel_matmul",),
                 "requant": ("nel_requant",),
                 "rmsnorm": ("nel_rmsnorm",),
                 "rope": ("nel_rope",),

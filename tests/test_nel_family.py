@@ -8,10 +8,11 @@ import pytest
 import cpu_ref.second.worker
 import cpu_ref.worker
 from cpu_ref import nel_mini_w8a8 as profile
-from harness import presets
+from cpu_ref.nel_mini_kernels import OPERATIONS
+from harness import presets, profiles
 from harness.cases import parse_case
 from harness.errors import UsageError
-from harness.families import nel, nel_inputs
+from harness.families import nel, nel_inputs, nel_stages
 
 WORKERS = [cpu_ref.worker, cpu_ref.second.worker]
 
@@ -96,16 +97,56 @@ def test_pairs_are_all_pairs_of_i8():
 
 
 def test_every_operation_of_the_profile_has_a_kernel_whose_cases_are_in_tiny_and_quick():
-    """Ten kernels; the eleventh operation is the product of i8 matrices."""
+    """Eleven of them, as the profile's entry lists them."""
     for preset in ("tiny", "quick"):
         there = {c.kernel for c in presets.cases(preset)}
-        assert {k.name for k in nel.KERNELS} | {"gemm_i8"} <= there
-    assert len(nel.KERNELS) == 10
+        assert {k.name for k in nel.KERNELS} <= there
+    listed = [kernel for kernels in profiles.find("nel-mini-w8a8").operations.values() for kernel in kernels]
+    assert sorted(listed) == sorted(k.name for k in nel.KERNELS) and len(listed) == 11
+
+
+@pytest.mark.parametrize(("weight_set", "m"), [("published", 2), ("stress", 17), ("stress", 64)])
+def test_the_cases_of_a_prefill_make_every_stage_of_the_pass_out_of_the_stages_before_it(weight_set, m):
+    """What the exact operations make of the cases' operands is the forward pass of the whole prompt, row for row."""
+    tokens = list(nel_stages.prompt(5))[:m]
+    right = {n: np.array(v).reshape(d) for n, d, v in profile.run(profile.load(f"nel-mini:{weight_set}"), tokens)}
+    made = {}
+    for case in nel_stages.prefill(weight_set, 5, m):
+        flat = {name: values.ravel().tolist() for name, values in inputs(case.id).items()}
+        stage = dict(case.extra)["stage"]
+        made[stage] = OPERATIONS[case.kernel].compute(case.dims, flat)
+        assert made[stage] == right[stage].ravel().tolist(), stage
+    assert set(made) == set(right)
+
+
+def test_the_cases_of_decoding_are_the_last_rows_of_the_pass():
+    """Rotated at their positions, against all keys before them."""
+    tokens = list(nel_stages.prompt(3))[:40]
+    right = {n: np.array(v).reshape(d) for n, d, v in profile.run(profile.load("nel-mini:stress"), tokens)}
+    for case in nel_stages.decoding("stress", 3, 5, 40):
+        flat = {name: values.ravel().tolist() for name, values in inputs(case.id).items()}
+        whole = right[dict(case.extra)["stage"]]
+        last = whole[:, 35:] if whole.ndim == 3 else whole[35:]
+        assert OPERATIONS[case.kernel].compute(case.dims, flat) == last.ravel().tolist(), case.id
+
+
+def test_tiny_holds_two_short_prompts_and_quick_long_ones_of_both_sets():
+    """44 stages each; quick has 1, 17 and 64 tokens at once, and later tokens over a cache."""
+    passes = {"tiny": [("published", 2), ("stress", 3)], "quick": [("published", 17), ("stress", 64), ("stress", 1)]}
+    for preset, prompts in passes.items():
+        there = [(c.dist, c.dims["m"]) for c in presets.cases(preset) if c.dist in nel_stages.SETS]
+        for one in prompts:
+            assert there.count(one) >= 44
 
 
 @pytest.mark.parametrize(
     ("case", "said"),
     [
+        ("nel_act;m=1;n=64;dist=stress;seed=0", "stage= goes with dist=published and dist=stress"),
+        ("nel_act;m=1;n=64;dist=pairs;seed=0;stage=l0.act", "stage= goes with dist=published and dist=stress"),
+        ("nel_act;m=1;n=32;dist=stress;seed=0;stage=l0.act", "stage l0.act has n=64"),
+        ("nel_act;m=1;n=64;dist=stress;seed=0;stage=l2.act", "stage is l0.act or l1.act"),
+        ("nel_act;m=65;n=64;dist=stress;seed=0;stage=l0.act", "stage l0.act has n=64"),
         ("nel_rmsnorm;m=1;k=64;dist=full;seed=0", "k is 32 in nel-mini-w8a8"),
         ("nel_scores;m=1;p=1;d=16;dist=full;seed=0", "d is 8 in nel-mini-w8a8"),
         ("nel_softmax;m=5;p=4;dist=full;seed=0", "p is m or more, at most 64"),

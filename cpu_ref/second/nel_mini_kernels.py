@@ -30,6 +30,10 @@ def embedding(sizes: dict[str, int], ids: Int64, embed: Int64) -> Int64:
     return nel.embedding(ids.tolist(), embed)
 
 
+def matmul(sizes: dict[str, int], a: Int64, b: Int64) -> Int64:
+    return nel.matmul(a, b)
+
+
 def requant(sizes: dict[str, int], acc: Int64) -> Int64:
     return nel.requant(acc, sizes["shift"])
 
@@ -90,6 +94,7 @@ def _inputs(**elements: Any) -> Inputs:
 
 OPERATIONS: dict[str, tuple[tuple[str, ...], Inputs, Compute]] = {
     "nel_embedding": (("m", "v", "n"), _inputs(ids="i32 m", embed="i8 v n"), embedding),
+    "nel_matmul": (("m", "n", "k"), _inputs(a="i8 m k", b="i8 k n"), matmul),
     "nel_requant": (("m", "n", "shift"), _inputs(acc="i32 m n"), requant),
     "nel_rmsnorm": (("m", "k"), _inputs(x="i8 m k", gain="i8 k"), rmsnorm),
     "nel_rope": (("m", "n", "p"), _inputs(x="i8 m n", cosines="i16 256", sines="i16 256"), rope),

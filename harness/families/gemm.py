@@ -17,7 +17,7 @@ def _combine(m: int, n: int, k: int, part: int) -> list[Pass]:
     ]
 
 
-def _gemm_passes(case: Case, schedule: str) -> tuple[Pass, ...]:
+def gemm_passes(case: Case, schedule: str) -> tuple[Pass, ...]:
     """params: M, N, K, first row of the band, part length. A workgroup makes 16 x 16 outputs; under `tree` 16 x 1."""
     m, n, k = (case.dims[d] for d in "mnk")
     part = schedules.part_length(k)
@@ -32,7 +32,7 @@ def _gemm_passes(case: Case, schedule: str) -> tuple[Pass, ...]:
 
 
 def _gemm_fast_passes(case: Case, schedule: str) -> tuple[Pass, ...]:
-    """As `_gemm_passes`; a workgroup is one work-item and makes 128 x 32 outputs."""
+    """As `gemm_passes`; a workgroup is one work-item and makes 128 x 32 outputs."""
     m, n, k = (case.dims[d] for d in "mnk")
     part = schedules.part_length(k)
     parts = schedules.PARTS if schedule == "split_k" else 1
@@ -46,7 +46,7 @@ def _gemm_fast_passes(case: Case, schedule: str) -> tuple[Pass, ...]:
 
 
 def _gemm_mma_passes(rows: int) -> Callable[[Case, str], tuple[Pass, ...]]:
-    """As `_gemm_passes`; a workgroup is one warp and makes `rows` x 8 outputs."""
+    """As `gemm_passes`; a workgroup is one warp and makes `rows` x 8 outputs."""
 
     def passes(case: Case, schedule: str) -> tuple[Pass, ...]:
         m, n, k = (case.dims[d] for d in "mnk")
@@ -75,7 +75,7 @@ GEMM_ELEMENTS = {
 def _gemm_i8_dot4(variant: str, unit: str, purpose: str) -> Kernel:
     """WGSL needs no feature: naga translates the function everywhere, to the device's own where it has one."""
     needs: dict[str, tuple[str, ...]] = {"cuda": ("dp4a",), "opencl": ("cl_khr_integer_dot_product",)}
-    return _gemm("gemm_i8", variant, f"gemm_i8_{variant}", purpose, passes=_gemm_passes, needs=needs, unit=unit)
+    return _gemm("gemm_i8", variant, f"gemm_i8_{variant}", purpose, passes=gemm_passes, needs=needs, unit=unit)
 
 
 def _gemm_i8_mma(shape: str, rows: int) -> Kernel:
@@ -111,7 +111,7 @@ def _gemm(name: str, variant: str, stem: str, purpose: str, **more: object) -> K
 
 
 KERNELS: tuple[Kernel, ...] = (
-    _gemm("gemm_i32", "base", "gemm_i32", "C = A B of int32, sums modulo 2^32, 16 x 16 tiles", passes=_gemm_passes),
+    _gemm("gemm_i32", "base", "gemm_i32", "C = A B of int32, sums modulo 2^32, 16 x 16 tiles", passes=gemm_passes),
     _gemm(
         "gemm_i32",
         "fast",
@@ -127,7 +127,7 @@ KERNELS: tuple[Kernel, ...] = (
         "base",
         "gemm_i32_i64",
         "C = A B of int32, sums modulo 2^64 in 32-bit limbs",
-        passes=_gemm_passes,
+        passes=gemm_passes,
         preludes=("int64_limbs",),
     ),
     _gemm(
@@ -135,10 +135,10 @@ KERNELS: tuple[Kernel, ...] = (
         "int64",
         "gemm_i32_i64_int64",
         "the same with native 64-bit integers",
-        passes=_gemm_passes,
+        passes=gemm_passes,
         needs={"wgsl": ("shader-int64",)},
     ),
-    _gemm("gemm_i8", "base", "gemm_i8", "C = A B of int8, four to a word, sums modulo 2^32", passes=_gemm_passes),
+    _gemm("gemm_i8", "base", "gemm_i8", "C = A B of int8, four to a word, sums modulo 2^32", passes=gemm_passes),
     _gemm_i8_dot4("dot4", units.DOT_SIGNED, "the same by dot products of four packed signed bytes"),
     _gemm_i8_dot4("dot4u", units.DOT_UNSIGNED, "the same by dot products of four packed unsigned bytes"),
     _gemm_i8_mma("m8n8k16", 8),
@@ -148,7 +148,7 @@ KERNELS: tuple[Kernel, ...] = (
         "base",
         "gemm_f32",
         "the control: the loops of gemm_i32 in float32, where the order of the terms shows",
-        passes=_gemm_passes,
+        passes=gemm_passes,
         preludes=("float_bits",),
         control=True,
     ),

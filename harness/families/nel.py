@@ -1,6 +1,6 @@
 """The family of nel-mini-w8a8: one kernel an operation, and single operations on full-range operands as cases.
 
-Operation 2, the product of i8 matrices, is the kernel `gemm_i8`.
+Operation 2, the product of i8 matrices, is the program of `gemm_i8` held to the profile's contract.
 """
 
 from collections.abc import Callable
@@ -8,7 +8,8 @@ from functools import partial
 
 from harness import schedules
 from harness.cases import Case
-from harness.families import catches
+from harness.families import catches, nel_stages
+from harness.families.gemm import gemm_passes
 from harness.families.nel_inputs import DISTRIBUTIONS, ELEMENTS, nel_inputs
 from harness.plans import Kernel, Pass, Tensor
 
@@ -101,14 +102,14 @@ def _argmax(case: Case, schedule: str) -> tuple[Pass, ...]:
 
 def _refused(case: Case) -> str:
     """What the profile does not define: another width, a longer context, fewer positions than rows."""
-    for name, width in (("k", WIDTH), ("d", 8)):
-        if case.dims.get(name, width) != width:
+    for kernel, name, width in (("nel_rmsnorm", "k", WIDTH), ("nel_scores", "d", 8)):
+        if case.kernel == kernel and case.dims[name] != width:
             return f"{name} is {width} in nel-mini-w8a8"
     if "p" in case.dims and not case.dims["m"] <= case.dims["p"] <= POSITIONS:
         return f"p is m or more, at most {POSITIONS}"
     if case.dims.get("shift", 1) > 23:
         return "shift is at most 23, for results beyond i8 must be sums of 32 bits"
-    return ""
+    return nel_stages.refused(case)
 
 
 def _kernel(
@@ -120,22 +121,25 @@ def _kernel(
     purpose: str,
     entries: str,
     reduces: str | None = None,
+    output_name: str = "y",
+    stem: str = "",
     **more: object,
 ) -> Kernel:
     name = f"nel_{operation}"
     return Kernel(
         name=name,
         variant="base",
-        stem=name,
+        stem=stem or name,
         shape=tuple(shape.split()),
         inputs=tuple(Tensor(n, ELEMENTS[n], dims) for n, dims in inputs.items()),
-        output=Tensor("s" if operation == "scores" else "p" if operation == "softmax" else "y", "i32", output),
+        output=Tensor(output_name, "i32", output),
         entries=tuple(entries.split()),
         passes=passes,
         purpose=purpose,
-        distributions=tuple(DISTRIBUTIONS[name]),
+        distributions=(*DISTRIBUTIONS[name], *nel_stages.SETS),
         generate=nel_inputs,
-        preludes=("int64_limbs", "int32_words", *(("terms",) if reduces else ())),
+        preludes=() if stem else ("int64_limbs", "int32_words", *(("terms",) if reduces else ())),
+        options={"stage": nel_stages.STAGES[name]},
         schedules=schedules.NAMES if reduces else ("forward",),
         reduces=reduces,
         refused=_refused,
@@ -152,6 +156,18 @@ KERNELS: tuple[Kernel, ...] = (
         _embedding,
         "op 1 of nel-mini-w8a8: rows of i8",
         "embed_tokens",
+    ),
+    _kernel(
+        "matmul",
+        "m n k",
+        {"a": ("m", "k"), "b": ("k", "n")},
+        ("m", "n"),
+        gemm_passes,
+        "op 2: products of i8, exact sums",
+        "multiply combine",
+        "k",
+        "c",
+        "gemm_i8",
     ),
     _kernel(
         "requant",
@@ -192,6 +208,7 @@ KERNELS: tuple[Kernel, ...] = (
         "op 6: products of queries and the keys they see",
         "multiply combine",
         "d",
+        "s",
     ),
     _kernel(
         "softmax",
@@ -201,6 +218,7 @@ KERNELS: tuple[Kernel, ...] = (
         _softmax,
         "op 7: maximum, powers of two by table, one division a row",
         "weigh maxima sums",
+        "p",
         "p",
         scratch=lambda case: 2 * schedules.PARTS * HEADS * case.dims["m"],
     ),
@@ -249,6 +267,7 @@ Dims = dict[str, int]
 
 _TINY: dict[str, list[Dims]] = {
     "nel_embedding": [{"m": 3, "v": 64, "n": 32}],
+    "nel_matmul": [{"m": 3, "n": 5, "k": 64}],
     "nel_requant": [{"m": 3, "n": 47, "shift": 11}],
     "nel_rmsnorm": [{"m": 7, "k": 32}],
     "nel_rope": [{"m": 3, "n": 48, "p": 7}],
@@ -261,6 +280,7 @@ _TINY: dict[str, list[Dims]] = {
 }
 _QUICK: dict[str, list[Dims]] = {
     "nel_embedding": [{"m": 64, "v": 64, "n": 32}, {"m": 1, "v": 5, "n": 7}],
+    "nel_matmul": [{"m": 64, "n": 64, "k": 64}, {"m": 1, "n": 1, "k": 1}],
     "nel_requant": [{"m": 64, "n": 64, "shift": shift} for shift in (1, 8, 11, 12, 15, 23)],
     "nel_rmsnorm": [{"m": 385, "k": 32}, {"m": 1, "k": 32}],
     "nel_rope": [{"m": 64, "n": 48, "p": 64}, {"m": 1, "n": 8, "p": 64}, {"m": 5, "n": 72, "p": 40}],
@@ -278,13 +298,23 @@ def _case(kernel: str, dims: Dims, dist: str, seed: int, reason: str = "") -> Ca
 
 
 def cases(preset: str, seed: int) -> list[Case]:
-    """The family's share of a preset: every distribution in every shape."""
+    """Every distribution in every shape, then forward passes of both weight sets: two short prompts in `tiny`."""
     shapes = _TINY if preset == "tiny" else _QUICK
-    return [
+    single = [
         _case(kernel, dims, dist, seed)
         for kernel in shapes
         for dims in shapes[kernel]
         for dist in DISTRIBUTIONS[kernel]
+    ]
+    if preset == "tiny":
+        return [*single, *nel_stages.prefill("published", seed, 2), *nel_stages.prefill("stress", seed, 3)]
+    return [
+        *single,
+        *nel_stages.prefill("published", seed, 17),
+        *nel_stages.prefill("stress", seed, 64),
+        *nel_stages.prefill("stress", seed + 1, 1),
+        *nel_stages.decoding("stress", seed, 1, 64),
+        *nel_stages.decoding("published", seed, 5, 40),
     ]
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.cases import Case
+from harness.families import nel_stages
 from harness.inputs import random_integers
 
 Ints = npt.NDArray[np.int64]
@@ -44,6 +45,17 @@ def _rows(case: Case) -> dict[str, Ints]:
     """Any ids, full-range rows: a wrong row, a wrong byte, a lost sign."""
     m, v, n = _size(case, "m", "v", "n")
     return {"ids": _draw(case, "ids", (m,), 0, v - 1), "embed": _draw(case, "embed", (v, n))}
+
+
+# Matmul
+
+
+def _factors(case: Case) -> dict[str, Ints]:
+    """Full-range matrices, -128 alone in the first row and column: a lost sign, the largest sum."""
+    m, n, k = _size(case, "m", "n", "k")
+    a, b = _draw(case, "a", (m, k)), _draw(case, "b", (k, n))
+    a[0], b[:, 0] = -128, -128
+    return {"a": a, "b": b}
 
 
 # Requant
@@ -276,6 +288,7 @@ def _logits_last(case: Case) -> dict[str, Ints]:
 
 DISTRIBUTIONS: dict[str, dict[str, Generator]] = {
     "nel_embedding": {"full": _rows},
+    "nel_matmul": {"full": _factors},
     "nel_requant": {"full": _sums, "ties": _requant_ties, "rails": _requant_rails},
     "nel_rmsnorm": {"full": _norm, "ties": _norm_ties, "roots": _norm_roots, "rails": _norm_rails},
     "nel_rope": {"full": _heads, "ties": _rope_ties, "rails": _rope_rails},
@@ -313,6 +326,7 @@ _NUMPY = {"i8": np.int8, "i16": np.int16, "i32": np.int32, "u32": np.uint32}
 
 def nel_inputs(case: Case) -> Inputs:
     """All inputs of a case by name, in their element types; tables are the profile's own."""
-    made = DISTRIBUTIONS[case.kernel][case.dist](case)
+    generate = nel_stages.operands if case.dist in nel_stages.SETS else DISTRIBUTIONS[case.kernel][case.dist]
+    made = generate(case)
     made |= {name: tables()[table] for name, table in TABLES.get(case.kernel, {}).items()}
     return {name: np.ascontiguousarray(values.astype(_NUMPY[ELEMENTS[name]])) for name, values in made.items()}

@@ -51,7 +51,7 @@ class _Operations:
 
     def matmul(self, x: Array, weight: str) -> Array:
         w = self.weights(weight)
-        return self.compute("gemm_i8", {"m": len(x), "n": w.shape[1], "k": len(w)}, a=x, b=w)
+        return self.compute("nel_matmul", {"m": len(x), "n": w.shape[1], "k": len(w)}, a=x, b=w)
 
     def requant(self, acc: Array, stage: str) -> Array:
         dims = {"m": len(acc), "n": acc.shape[1], "shift": REQUANT[stage]}
