@@ -36,8 +36,8 @@ class Session:
     `schedule` is taken by every kernel that has it; the others have `forward` alone.
     """
 
-    def __init__(self, device: Device, schedule: str = "forward") -> None:
-        self.device, self.schedule = device, schedule
+    def __init__(self, device: Device, schedule: str = "forward", budgets: Budgets | None = None) -> None:
+        self.device, self.schedule, self.budgets = device, schedule, budgets or Budgets()
         self._nonce = secrets.randbelow(2**32 - 1) + 1
         self._phase = "probe"
 
@@ -109,7 +109,7 @@ class Session:
         return Child(python("harness.worker", self.device.api, str(self.device.index)), environment(changes))
 
     def _receive(self) -> dict[str, Any]:
-        event = self._child.receive(Budgets().of(self._phase))
+        event = self._child.receive(self.budgets.of(self._phase))
         if event.get("event") == "phase" and event.get("phase") in ("probe", "compile", "run"):
             self._phase = str(event["phase"])
             return self._receive()

@@ -1,0 +1,175 @@
+"""Forward passes of a profile on a device: nel-mini on a host compiler, and every fault that a mock device can have."""
+
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+
+from cpu_ref import nel_mini_w8a8 as reference
+from harness import device_session, devices, passes, profiles, runners
+from harness.device_session import Session
+from harness.errors import DeviceFailed, InputRefused, NoDevice, UsageError
+from harness.supervisor import Budgets
+
+PROFILE = profiles.find("nel-mini-w8a8")
+
+
+@pytest.fixture(autouse=True)
+def no_lock(monkeypatch):
+    """These devices disturb no measurement: no other samebits is waited for."""
+    monkeypatch.setattr(device_session, "device_lock", lambda say: nullcontext())
+
+
+@pytest.fixture(scope="module")
+def host():
+    """The CUDA sources on g++, which CI installs."""
+    return devices.select(devices.discover(["cuda_host"]), ["cuda_host:g++"])[0]
+
+
+def mock(monkeypatch, behaviour):
+    monkeypatch.setenv("SAMEBITS_MOCK", behaviour)
+    return devices.discover(["mock"])[0]
+
+
+def runner(device, source, schedule="forward"):
+    module = passes.find(PROFILE)
+    return runners.DeviceRunner(device, PROFILE, module, source, schedule)
+
+
+def stages(made):
+    return {name: (tuple(dims), list(values)) for name, dims, values in made}
+
+
+@pytest.mark.parametrize(
+    ("source", "schedule"),
+    [("nel-mini:stress", "tree"), ("nel-mini:stress", "split_k"), ("nel-mini:published", "tiled_shuffled")],
+)
+def test_a_device_makes_every_stage_as_the_reference_does(host, source, schedule, tmp_path):
+    """All 44 stages, their order, shapes, digests and bytes, under an order of sums that is not the reference's."""
+    tokens = [9, 60, 3, 3, 41]
+    right = stages(reference.run(reference.load(source), tokens))
+    seen = []
+    finished = runner(host, source, schedule).forward(tokens, tmp_path, seen.append)
+    assert [s.name for s in seen] == list(right)
+    for stage in seen:
+        dims, values = right[stage.name]
+        assert (stage.dims, stage.values().ravel().tolist()) == (dims, values), stage.name
+    assert finished.greedy == right["greedy"][1] and finished.model_sha256 is None
+
+
+def test_a_device_generates_the_published_tokens_over_its_cache(host):
+    """The first two new tokens of the document."""
+    told = []
+    finished = runner(host, "nel-mini:published").generate([1, 2, 3, 4], 2, told.append)
+    assert finished.greedy == told == [22, 51]
+
+
+def test_the_pass_over_a_cache_has_the_stages_of_the_whole_one():
+    """On exact kernels: the last of 7 tokens, fed after 6, as prefill makes it."""
+    from cpu_ref.nel_mini_kernels import OPERATIONS
+
+    def exact(kernel, dims, **inputs):
+        op = OPERATIONS[kernel]
+        flat = {name: np.asarray(v).ravel().tolist() for name, v in inputs.items()}
+        shape = [e if isinstance(e, int) else dims[e] for e in op.output]
+        return np.array(op.compute(dict(dims), flat)).reshape(shape)
+
+    module, tokens = passes.find(PROFILE), [1, 2, 60, 60, 5, 17, 63]
+    model, cache = module.load("nel-mini:stress"), module.Cache()
+    whole = dict(module.run(exact, model, tokens))
+    assert {n: v.ravel().tolist() for n, v in whole.items()} == {n: v for n, _, v in reference.run(model, tokens)}
+    list(module.run(exact, model, tokens[:6], cache))
+    last = dict(module.run(exact, model, tokens[6:], cache))
+    assert len(cache) == 7
+    for name, values in last.items():
+        assert np.array_equal(values, whole[name][:, -1:] if values.ndim == 3 else whole[name][-1:]), name
+
+
+@pytest.mark.parametrize(
+    ("tokens", "said"), [([64], "token 0 is 64"), ([], "no tokens"), ([0] * 65, "65 tokens; the context")]
+)
+def test_tokens_are_refused_as_the_reference_refuses_them(monkeypatch, tokens, said):
+    """Before any kernel runs, with the device's name."""
+    with pytest.raises(InputRefused, match=f"mock:match:0: TokensRefused: {said}"):
+        runner(mock(monkeypatch, "match"), "nel-mini:stress").forward(tokens, None, print)
+
+
+def test_an_unknown_model_and_a_generation_past_the_context_are_refused(monkeypatch):
+    """One line each."""
+    device = mock(monkeypatch, "match")
+    with pytest.raises(InputRefused, match="no model 'nel-mini:x'"):
+        runner(device, "nel-mini:x").forward([1], None, print)
+    with pytest.raises(InputRefused, match="60 tokens and 5 new ones: this model's context holds 64"):
+        runner(device, "nel-mini:stress").generate([0] * 60, 5, print)
+
+
+GEMM = ("gemm_i32", {"m": 17, "n": 19, "k": 23})
+
+
+def product(session):
+    a = np.arange(17 * 23, dtype=np.int32).reshape(17, 23)
+    b = np.arange(23 * 19, dtype=np.int32).reshape(23, 19) - 7
+    return session.compute(*GEMM, a=a, b=b), a @ b
+
+
+def test_a_session_computes_a_kernel_on_arrays(monkeypatch):
+    """Twice, on one worker."""
+    with Session(mock(monkeypatch, "match"), "reverse") as session:
+        for _ in range(2):
+            found, right = product(session)
+            assert found.tolist() == right.tolist()
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "said"),
+    [
+        ("nondeterministic/all", "gemm_i32: nondeterministic: two runs differ"),
+        ("unwritten/all", "gemm_i32: unwritten: 1 of 323 elements never written"),
+        ("write-past-end/all", "gemm_i32: mismatch: wrote past the end"),
+        ("wrong-nonce/all", "gemm_i32: the compiled nonce .* did not come back"),
+        ("sanitizer/all", "gemm_i32: sanitizer: mock: a planted report"),
+        ("compile-error/all", "gemm_i32: compile-error: kernel:1:1: error: planted"),
+        ("launch-error/all", "gemm_i32: launch-error: out of resources"),
+        ("device-lost/all", "gemm_i32: device-lost: lost"),
+        ("unsupported/all", "gemm_i32: unsupported: mock-feature"),
+        ("crash/all", "gemm_i32: .*killed by SIGSEGV"),
+        ("hang-run/all", "gemm_i32: no answer for 2 s"),
+    ],
+)
+def test_what_a_device_does_wrong_ends_the_pass_with_one_line(monkeypatch, behaviour, said):
+    """Which device, which kernel, what happened; the process's exit code is 1."""
+    device = mock(monkeypatch, behaviour)
+    budgets = Budgets(run=2.0) if behaviour.startswith("hang") else Budgets()
+    with Session(device, "reverse", budgets) as session, pytest.raises(DeviceFailed, match=said) as caught:
+        product(session)
+    assert caught.value.exit_code == 1 and "\n" not in str(caught.value) and str(caught.value).startswith("mock:")
+
+
+def test_a_device_that_does_not_open_is_named(monkeypatch):
+    """A driver that gives another device than the one that was listed."""
+    device = mock(monkeypatch, "match")
+    monkeypatch.setattr(device_session.devices, "is_of", lambda device, report: False)
+    with (
+        pytest.raises(DeviceFailed, match="mock:match:0: opening it: the driver opened another device"),
+        Session(device),
+    ):
+        pass
+
+
+def test_device_selectors_stand_beside_reference_and_second(monkeypatch):
+    """In the order reference, second, devices; each once."""
+    monkeypatch.setenv("SAMEBITS_MOCK", "match")
+    monkeypatch.setattr(runners.devices, "discover", lambda discover=devices.discover: discover(["mock"]))
+    found = runners.runners(["mock:match", "second", "mock:match:0", "reference"], PROFILE, "nel-mini:stress", "tree")
+    assert [r.id for r in found] == ["second", "reference", "mock:match:0"]
+    assert found[2].schedule == "tree"
+    with pytest.raises(NoDevice, match="no device matches 'other'"):
+        runners.runners(["other"], PROFILE, "nel-mini:stress", None)
+
+
+def test_a_device_that_only_compiles_is_refused(monkeypatch):
+    """It would leave nothing to compare."""
+    monkeypatch.setenv("SAMEBITS_MOCK", "compile-only")
+    monkeypatch.setattr(runners.devices, "discover", lambda discover=devices.discover: discover(["mock"]))
+    with pytest.raises(UsageError, match="compiles kernels and runs none"):
+        runners.runners(["mock"], PROFILE, "nel-mini:stress", None)
