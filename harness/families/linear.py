@@ -80,7 +80,6 @@ _QUICK: dict[str, list[Shaped]] = {
     "linear_q8_0": [
         ((4, 1536, 576), "SmolLM2's ffn_gate on four tokens"),
         ((28, 576, 1536), "SmolLM2's ffn_down on 28 tokens, the longest K"),
-        ((1, 49152, 576), "SmolLM2's output head on one token"),
     ],
     "linear_q4_1": [((28, 576, 1536), "SmolLM2's ffn_down on 28 tokens, the longest K")],
     "linear_q4_0": [((4, 1536, 576), "SmolLM2's ffn_gate on four tokens")],
@@ -130,7 +129,8 @@ def _full(seed: int) -> list[Case]:
     more = [
         case for kernel in NAMES for case in (*_distributed(kernel, wide, seed), *_biased(kernel, wide, ["full"], seed))
     ]
-    return [*_quick(seed), *more, *(REAL if seed == 0 else [])]
+    head = shaped("linear_q8_0", [((1, 49152, 576), "SmolLM2's output head on one token")], seed)
+    return [*_quick(seed), *head, *more, *(REAL if seed == 0 else [])]
 
 
 def cases(preset: str, seed: int) -> list[Case]:
