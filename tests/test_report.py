@@ -220,16 +220,16 @@ def test_the_readmes_table_shows_each_device_under_its_largest_preset_by_family(
     text = report.readme_table(
         [
             of("opencl:b:0", "quick", WRONG),
-            of("opencl:b:0", "full", result(), other),
+            of("opencl:b:0", "full", result(), other, *controls(*"abacd")),
             of("vulkan:a:0", "tiny", result(), WRONG, result(RUNS[2], "known-bad", role="known-bad")),
         ]
     )
     head, _, first, second = text.splitlines()
-    assert head == "| device | name | driver | date | preset | gemm | linear |"
+    assert head == "| device | name | driver | date | preset | gemm | control | linear |"
     assert first.startswith("| vulkan:a:0, hardware |") and first.endswith(
-        "| tiny 3 | 1 mismatch, 1 match | no data |"
+        "| tiny 3 | 1 mismatch, 1 match | no data | no data |"
     )
-    assert second.endswith("| full 3 | 1 match | 1 match |") and "1.2" in second
+    assert second.endswith("| full 3 | 1 match | diverged (4 digests) | 1 match |") and "1.2" in second
 
 
 def test_the_readmes_table_calls_a_void_run_void() -> None:

@@ -179,26 +179,29 @@ def readme_table(runs: Sequence[Run]) -> str:
             for r in run.results:
                 if r.role == "case":
                     counts[matrix.column(matrix.kernel_of(r.case))][r.verdict] += 1
+        tallies = {column: _tally(count) for column, count in counts.items()}
+        if "control" in tallies:
+            tallies["control"] = matrix.control_cell(tallies["control"], mine)
         device, header = mine[-1].header.device, max((run.header for run in mine), key=lambda h: h.started)
         void = "VOID" if any(run.voids for run in mine) else ""
         seen |= set(counts)
         lines.append(
-            (apis.index(device.api) if device.api in apis else len(apis), device, header, preset, void, counts)
+            (apis.index(device.api) if device.api in apis else len(apis), device, header, preset, void, tallies)
         )
     columns = sorted(seen, key=lambda name: (order.index(name) if name in order else len(order), name))
     body = [
         [
             *(f"{d.id}, {d.kind}", d.name, d.driver, header.started[:10], f"{preset} {header.preset_version}"),
-            *(void or _tally(counts[column]) for column in columns),
+            *(void or tallies.get(column, "no data") for column in columns),
         ]
-        for _, d, header, preset, void, counts in sorted(lines, key=lambda line: (line[0], line[1].id))
+        for _, d, header, preset, void, tallies in sorted(lines, key=lambda line: (line[0], line[1].id))
     ]
     return _markdown(["device", "name", "driver", "date", "preset", *columns], body)
 
 
 def _tally(counts: Counter[str]) -> str:
-    """`60 match, 60 unsupported`, the worst first; `no data` of nothing."""
-    return ", ".join(f"{counts[word]} {word}" for word in sorted(counts, key=SEVERITY.__getitem__)) or "no data"
+    """`60 match, 60 unsupported`, the worst first."""
+    return ", ".join(f"{counts[word]} {word}" for word in sorted(counts, key=SEVERITY.__getitem__))
 
 
 def to_csv(runs: Sequence[Run]) -> str:
