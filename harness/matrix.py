@@ -1,5 +1,6 @@
 """The matrix: records rolled up into one table, and the gate over them."""
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -375,14 +376,16 @@ def pivot(runs: Sequence[Run], by_kernel: bool = False) -> Any:
     cells = table.groupby(["device", "column"], sort=False)["verdict"].agg(_cell)
     order = dict.fromkeys([name(k.name, k.variant) for k in KERNELS] + list(table["column"]))
     wide = cells.unstack("column").reindex(columns=[c for c in order if c in set(table["column"])]).fillna("no data")
-    for control in {"control", f"{CONTROL} base"} & set(wide.columns):
-        wide[control] = [_said(cell, row, runs) for row, cell in wide[control].items()]
+    for title in {"control", f"{CONTROL} base"} & set(wide.columns):
+        wide[title] = [
+            control_cell(cell, [run for run in runs if row_name(run) == row]) for row, cell in wide[title].items()
+        ]
     return wide
 
 
-def _said(cell: str, name: str, runs: Sequence[Run]) -> str:
-    """What the control showed on the row `name`; its verdicts where one of them is a fault."""
-    return control([run for run in runs if row_name(run) == name]) if "informational" in cell else cell
+def control_cell(verdicts: str, runs: Sequence[Run]) -> str:
+    """What the control showed in a row's `runs`; its `verdicts` where it did not run, or the worst is a fault."""
+    return control(runs) if re.fullmatch(r"\d+ informational( of \d+)?", verdicts) else verdicts
 
 
 def column(kernel: str, variant: str = "base") -> str:
