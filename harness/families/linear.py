@@ -18,8 +18,27 @@ def _linear_passes(case: Case, schedule: str) -> tuple[Pass, ...]:
         x = count if schedule == "tree" else -(-count // 64)
         passes.append(Pass("multiply", (x, m, parts), (64, 1, 1), (m, n, k, start, part)))
     if schedule == "split_k":
-        passes.append(Pass("combine", (-(-n // 64), m, 1), (64, 1, 1), (m, n, k, 0, part)))
+        passes.append(_combine(m, n, k, part))
     return tuple(passes)
+
+
+def _linear_fast_passes(case: Case, schedule: str) -> tuple[Pass, ...]:
+    """As `_linear_passes`; a workgroup is one work-item and makes 16 rows by 8 tokens."""
+    m, n, k = (case.dims[d] for d in "mnk")
+    part = schedules.part_length(k)
+    parts = schedules.PARTS if schedule == "split_k" else 1
+    passes = [
+        Pass("multiply", (-(-count // 16), -(-m // 8), parts), (1, 1, 1), (m, n, k, start, part))
+        for start, count in bands(n, m * k, 16)
+    ]
+    if schedule == "split_k":
+        passes.append(_combine(m, n, k, part))
+    return tuple(passes)
+
+
+def _combine(m: int, n: int, k: int, part: int) -> Pass:
+    """Group y is the token, group x 64 rows."""
+    return Pass("combine", (-(-n // 64), m, 1), (64, 1, 1), (m, n, k, 0, part))
 
 
 def _linear(block: str, variant: str, stem: str, purpose: str, **more: object) -> Kernel:
@@ -36,7 +55,6 @@ def _linear(block: str, variant: str, stem: str, purpose: str, **more: object) -
         ),
         output=Tensor("y", "i64", ("m", "n")),
         entries=("multiply", "combine"),
-        passes=_linear_passes,
         purpose=purpose,
         distributions=(*linear_inputs.distributions(name), "real"),
         generate=linear_inputs.linear_inputs,
@@ -46,8 +64,8 @@ def _linear(block: str, variant: str, stem: str, purpose: str, **more: object) -
     )
 
 
-def _both(block: str, released: str) -> tuple[Kernel, Kernel]:
-    """The base form and the native one of a block type."""
+def _forms(block: str, released: str) -> tuple[Kernel, ...]:
+    """The base form, the native one and the fast one of a block type."""
     prelude = f"block_{block}"
     return (
         _linear(
@@ -55,6 +73,7 @@ def _both(block: str, released: str) -> tuple[Kernel, Kernel]:
             "base",
             "linear_blocks",
             f"op 2 of dyadic-q16 on {released} bytes with a Q40 bias, 64-bit sums in 32-bit limbs",
+            passes=_linear_passes,
             preludes=("int64_limbs", prelude),
         ),
         _linear(
@@ -62,13 +81,25 @@ def _both(block: str, released: str) -> tuple[Kernel, Kernel]:
             "int64",
             "linear_blocks_int64",
             "the same with native 64-bit integers",
+            passes=_linear_passes,
             preludes=(prelude,),
             needs={"wgsl": ("shader-int64",)},
+        ),
+        _linear(
+            block,
+            "fast",
+            "linear_blocks_fast",
+            "the same, 16 rows by 8 tokens, a block decoded once, for CPU devices",
+            passes=_linear_fast_passes,
+            preludes=(prelude,),
+            languages=("opencl",),
+            schedules=("forward", "split_k"),
+            needs={"opencl": ("device-type-cpu",)},
         ),
     )
 
 
-KERNELS: tuple[Kernel, ...] = (*_both("q8_0", "Q8_0"), *_both("q4_1", "Q4_1"), *_both("q4_0", "Q4_0"))
+KERNELS: tuple[Kernel, ...] = (*_forms("q8_0", "Q8_0"), *_forms("q4_1", "Q4_1"), *_forms("q4_0", "Q4_0"))
 
 NAMES = tuple(dict.fromkeys(kernel.name for kernel in KERNELS))
 
