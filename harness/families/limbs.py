@@ -43,9 +43,9 @@ def _case(n: int, dist: str, seed: int, reason: str = "") -> Case:
 def cases(preset: str, seed: int) -> list[Case]:
     """The family's share of a preset: every distribution, `full` once more where whole groups meet their guard."""
     few = preset == "tiny"
-    edges = _case(67 if few else limbs_inputs.EDGE_PAIRS, "edges", seed)
-    others = [_case(41 if few else 1031, dist, seed) for dist in limbs_inputs.DISTRIBUTIONS if dist != "edges"]
+    edges = _case(29 if few else limbs_inputs.EDGE_PAIRS, "edges", seed)
+    others = [_case(13 if few else 1031, dist, seed) for dist in limbs_inputs.DISTRIBUTIONS if dist != "edges"]
     return [edges, *others, _case(1, "full", seed, "one element: every guard is at work")]
 
 
-SELF_TESTS = {"limbs": _case(67, "full", 0, "known answer, committed")}
+SELF_TESTS = {"limbs": _case(13, "full", 0, "known answer, committed")}
