@@ -65,7 +65,8 @@ def tables() -> dict[str, Table]:
 
 
 @cache
-def _tables() -> dict[str, list[int]]:
+def checked_tables() -> dict[str, list[int]]:
+    """The entries of E1, E2 and G; TableRefused where a digest is not the document's."""
     return checked(tables(), TABLE_DIGESTS)
 
 
@@ -125,7 +126,7 @@ def scores(place: Place, q: Row, keys: Sequence[Row], c: int) -> Row:
 
 def softmax(z: Row) -> Row:
     """Op 6 of one row of scores (Q16): p in Q30."""
-    e1, e2 = _tables()["E1"], _tables()["E2"]
+    e1, e2 = checked_tables()["E1"], checked_tables()["E2"]
     top = max(z)
     e = [round_shift(e1[d >> 8] * e2[d & 255], 30) if d >> 8 < SOFTMAX_END else 0 for d in (top - v for v in z)]
     v = ((1 << 62) - 1) // sum(e)
@@ -148,7 +149,7 @@ def _dots(place: Place, x: Row, rows: Sequence[Sequence[int]]) -> Row:
 
 def sigmoid(x: int) -> int:
     """s of op 8, Q30: the table G, linear between its entries."""
-    g, a = _tables()["G"], abs(x)
+    g, a = checked_tables()["G"], abs(x)
     if a >= SILU_END:
         s = ONE
     else:

@@ -1,12 +1,13 @@
 """The reference worker: requests as JSON lines on standard input, answers as JSON lines on standard output.
 
     {"op": "compute", "id": I, "kernel": "gemm_i32", "dims": {"m": 1, "n": 1, "k": 1},
-     "inputs": {"a": PATH, "b": PATH}, "out": PATH}
+     "inputs": {"a": PATH, "b": PATH}, "options": {}, "out": PATH}
     -> {"id": I, "digest": D, "element": "i32", "dims": [1, 1], "leaves_type": 0, "input_digests": {...}, "seconds": S}
     -> {"id": I, "error": "RangeContract", "detail": "one line"}
 
 Inputs and output are raw little-endian values, row-major. The weights of a profile kernel may be a tensor of a model
-file instead: {"gguf": PATH, "tensor": NAME}. A refused request gets its error line and the next one goes on.
+file instead: {"gguf": PATH, "tensor": NAME}. "options" may be left out where a kernel has none. A refused request gets
+its error line and the next one goes on.
 """
 
 import json
@@ -15,8 +16,8 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from cpu_ref.digest import BYTES, tensor_digest, tensor_size
@@ -24,6 +25,7 @@ from cpu_ref.errors import Refused, RequestRefused, WeightsRefused
 from cpu_ref.gemm import Gemm, gemm_i8, gemm_i32, gemm_i32_i64
 from cpu_ref.gguf_parser import Gguf
 from cpu_ref.integers import read_signed, write_signed
+from cpu_ref.layers import LAYERS, Layer
 from cpu_ref.limbs import FUNCTIONS, limbs
 from cpu_ref.linear import linear
 from cpu_ref.nel_mini_kernels import OPERATIONS, Operation
@@ -46,17 +48,18 @@ class Computed:
     input_digests: dict[str, str]
 
 
-Compute = Callable[[dict[str, int], dict[str, Any]], Computed]
-"""Dimensions by name and the inputs of a request to its answer."""
+Compute = Callable[..., Computed]
+"""Dimensions by name and the inputs of a request to its answer; options come by keyword."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """What can be asked for: the names of its dimensions, those of its output, and what computes it."""
+    """What can be asked for: the names of its dimensions, those of its output, what computes it, its options' values."""
 
     dims: tuple[str, ...]
     output: tuple[str, ...]
     compute: Compute
+    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def serve(requests: Iterable[bytes], answers: BinaryIO) -> None:
@@ -125,7 +128,8 @@ def _compute(request: dict[str, Any]) -> Computed:
     if not isinstance(inputs, dict):
         raise RequestRefused("'inputs' must be an object of paths by name")
     _text(request, "out")  # before the work, not after it
-    return KERNELS[kernel].compute(_dims(request, KERNELS[kernel]), inputs)
+    dims, options = _dims(request, KERNELS[kernel]), _options(request, KERNELS[kernel])
+    return KERNELS[kernel].compute(dims, inputs, **options)
 
 
 def _dims(request: dict[str, Any], kernel: Kernel) -> dict[str, int]:
@@ -138,6 +142,16 @@ def _dims(request: dict[str, Any], kernel: Kernel) -> dict[str, int]:
         outputs = " x ".join(str(dims[d]) for d in kernel.output)
         raise RequestRefused(f"{outputs} outputs; at most {MAX_OUTPUTS} in one request")
     return dims
+
+
+def _options(request: dict[str, Any], kernel: Kernel) -> dict[str, str]:
+    options = request.get("options", {})
+    if not isinstance(options, dict) or options.keys() != kernel.options.keys():
+        raise RequestRefused(f"'options' must hold {', '.join(kernel.options) or 'nothing'}")
+    for name, values in kernel.options.items():
+        if options[name] not in values:
+            raise RequestRefused(f"option {name} is {' or '.join(values)}")
+    return options
 
 
 def _text(request: dict[str, Any], name: str) -> str:
@@ -248,6 +262,22 @@ def _operation(op: Operation) -> Kernel:
     return Kernel(op.dims, tuple(e for e in op.output if isinstance(e, str)), compute)
 
 
+def _layer(layer: Layer) -> Kernel:
+    """A single operation of dyadic-q16; it takes an input of bytes as bytes."""
+
+    def compute(dims: dict[str, int], inputs: dict[str, Any], **options: str) -> Computed:
+        values: dict[str, Any] = {}
+        digests = {}
+        for name, (element, shape) in layer.tensors(dims).items():
+            data = _read(inputs, name, element, shape)
+            values[name] = data if element == "u8" else read_signed(data, BYTES[element])
+            digests[name] = tensor_digest(element, shape, data)
+        out = layer.compute(dims, values, **options)
+        return Computed("i64", tuple(dims[d] for d in layer.output), write_signed(out, 8), 0, digests)
+
+    return Kernel(layer.dims, layer.output, compute, layer.options)
+
+
 KERNELS: dict[str, Kernel] = {
     "gemm_i32": _gemm("i32", "i32", gemm_i32),
     "gemm_i32_i64": _gemm("i32", "i64", gemm_i32_i64),
@@ -257,5 +287,6 @@ KERNELS: dict[str, Kernel] = {
     "linear_q4_1": _linear(Q4_1),
     "linear_q4_0": _linear(Q4_0),
     **{name: _operation(op) for name, op in OPERATIONS.items()},
+    **{name: _layer(layer) for name, layer in LAYERS.items()},
 }
 """What can be asked for."""

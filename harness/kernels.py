@@ -8,7 +8,7 @@ import hashlib
 
 from harness import schedules
 from harness.errors import UsageError
-from harness.families import gemm, limbs, linear, nel
+from harness.families import attention, gemm, layers, limbs, linear, nel
 from harness.folders import data_root
 from harness.plans import (
     GUARD_WORDS,
@@ -41,7 +41,7 @@ __all__ = [
 FOLDERS = {"wgsl": "shaders", "cuda": "cuda", "opencl": "opencl"}
 SUFFIXES = {"wgsl": ".wgsl", "cuda": ".cu", "opencl": ".cl"}
 
-FAMILIES = (gemm, linear, limbs, nel)
+FAMILIES = (gemm, linear, limbs, nel, layers, attention)
 """Each has KERNELS, SELF_TESTS (kernel -> case) and cases(preset, seed)."""
 
 KERNELS: tuple[Kernel, ...] = tuple(kernel for family in FAMILIES for kernel in family.KERNELS)

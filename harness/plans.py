@@ -89,10 +89,11 @@ class Kernel:
     `shape` names the dimensions of its cases, `reduces` the one whose order a schedule chooses: None where there is none,
     and then `schedules` is `forward` alone. `scratch` counts the words that `split_k` keeps between its passes: PARTS
     outputs unless the kernel says otherwise. `needs` names device features by language, `multiples` what a dimension must
-    be a multiple of, `options` what else a case id may hold, with the values, `refused` the fault of a case that the kernel
-    does not take for another reason, or an empty text. `control`: its result is not defined to the bit, so it has no
-    reference and is never judged right or wrong. `unit` is the feature of ours by which a device tells that it has hardware
-    for what the kernel is made of, where there is such a thing: advertised, which is not yet correct.
+    be a multiple of, `options` what else a case id may hold, with the values: one alone is a matter of the data, of
+    several the first is meant where none is given, `refused` the fault of a case that the kernel does not take for
+    another reason, or an empty text. `control`: its result is not defined to the bit, so it has no reference and is
+    never judged right or wrong. `unit` is the feature of ours by which a device tells that it has hardware for what the
+    kernel is made of, where there is such a thing: advertised, which is not yet correct.
     """
 
     name: str
@@ -142,6 +143,11 @@ class Kernel:
             if name in given and given[name] not in values:
                 raise UsageError(f"case {case.id!r}: {name} is {' or '.join(values)}")
 
+    def chosen(self, case: Case) -> dict[str, str]:
+        """The value of each option of several values in `case`: what the reference is told."""
+        given = dict(case.extra)
+        return {name: given.get(name, values[0]) for name, values in self.options.items() if len(values) > 1}
+
     def terms(self, case: Case) -> int:
         """The length of the reduction whose order a schedule chooses, 0 where there is none."""
         return case.dims[self.reduces] if self.reduces else 0
@@ -175,10 +181,12 @@ BLOCK_BYTES = {"q8_0": 34, "q4_1": 20, "q4_0": 18}
 
 
 def dimensions(tensor: Tensor, case: Case) -> tuple[int, ...]:
-    """The dimensions of `tensor` in `case`: of the case's shape, or the length of a row of blocks."""
+    """The dimensions of `tensor` in `case`: of the case's shape, the length of a row of blocks, or the pairs of a head."""
     dims = dict(case.dims)
     if "k" in dims:
         dims |= {f"{kind}_row": dims["k"] // 32 * size for kind, size in BLOCK_BYTES.items()}
+    if "hd" in dims:
+        dims["pairs"] = dims["hd"] // 2
     return tuple(d if isinstance(d, int) else dims[d] for d in tensor.dims)
 
 

@@ -203,6 +203,7 @@ class Reference:
             given["w"] = {"gguf": str(verified(case.model)), "tensor": dict(case.extra)["tensor"]}
         scratch = out or self.inputs.folder / f"{case.version}-{name}.bin"
         request = {"op": "compute", "id": case.id, "kernel": case.kernel, "dims": case.dims}
+        request["options"] = base(case.kernel).chosen(case)
         begin = time.perf_counter()
         answer = self._processes[name].ask(request | {"inputs": given, "out": str(scratch)})
         self.computing_s += time.perf_counter() - begin

@@ -39,7 +39,8 @@ def tables() -> dict[str, balls.Table]:
 
 
 @cache
-def _arrays() -> dict[str, Int64]:
+def checked_tables() -> dict[str, Int64]:
+    """E1, E2 and G with the document's digests."""
     made = tables()
     for name, table in made.items():
         if balls.digest(table) != TABLE_DIGESTS[name]:
@@ -124,7 +125,7 @@ def scores(op: str, q: Int64, keys: Int64, c: int, at: tuple[int, ...] = ()) -> 
 
 def softmax(z: Int64) -> Int64:
     """Op 6: p of one row."""
-    t, d = _arrays(), z.max() - z
+    t, d = checked_tables(), z.max() - z
     k = np.minimum(d >> 8, len(t["E1"]) - 1)
     e = np.where(d >> 8 < len(t["E1"]), shifted(t["E1"][k] * t["E2"][d & 255], 30), 0)
     return shifted(e * ((2**62 - 1) // int(e.sum())), 32)
@@ -137,7 +138,7 @@ def mix(op: str, p: Int64, values: Int64, at: tuple[int, ...] = ()) -> Int64:
 
 def silu(op: str, x: Int64) -> Int64:
     """Op 8."""
-    g, a = _arrays()["G"], np.minimum(np.abs(x), 16 << 16)
+    g, a = checked_tables()["G"], np.minimum(np.abs(x), 16 << 16)
     i = np.minimum(a >> 5, len(g) - 2)
     s = np.where(a == 16 << 16, Q30, g[i] + shifted((g[i + 1] - g[i]) * (a & 31), 5))
     return shifted(product(f"{op}.product", x, np.where(x < 0, Q30 - s, s)), 30)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from cpu_ref.second.errors import Refused, RequestRefused, WeightsRefused
 from cpu_ref.second.gemm import gemm_i32, gemm_i32_i64
 from cpu_ref.second.gguf_tensor import block_bytes, block_tensor
+from cpu_ref.second.layers import LAYERS, Layer
 from cpu_ref.second.limbs import limbs
 from cpu_ref.second.linear import linear_exact
 from cpu_ref.second.nel_mini_kernels import OPERATIONS
@@ -28,7 +29,7 @@ Answer = tuple[dict[str, str], str, Array, int]
 """Input digests, element type, output and how many true values leave the type."""
 
 Kernel = tuple[tuple[str, ...], Callable[..., Answer]]
-"""The names of its dimensions, and what answers: called with the inputs and the dimensions in that order."""
+"""The names of its dimensions, and what answers: called with the inputs, the dimensions in that order, and the options."""
 
 
 def digest(element: str, array: Array) -> str:
@@ -91,7 +92,10 @@ def _compute(request: dict[str, Any]) -> Answer:
     if not all(type(d) is int and d > 0 for d in dims.values()):
         raise RequestRefused(f"dims {dims}: each is a whole number of 1 or more")
     _path(request, "out")
-    return answered_by(inputs, *(dims[d] for d in names))
+    options = request.get("options", {})
+    if options and (kernel not in LAYERS or not isinstance(options, dict)):
+        raise RequestRefused(f"options {options!r}: {kernel} has none")
+    return answered_by(inputs, *(dims[d] for d in names), **options)
 
 
 def _bounded(m: int, n: int) -> None:
@@ -129,6 +133,20 @@ def _limbs(inputs: dict[str, Any], n: int) -> Answer:
     )
     digests = {"a": digest("i32", a), "b": digest("i32", b), "shift": digest("i32", shift)}
     return digests, "i32", limbs(a, b, shift).astype("<i4"), 0
+
+
+def _layer(layer: Layer) -> Kernel:
+    """One operation of dyadic-q16 on whole tensors."""
+
+    def answered_by(inputs: dict[str, Any], *sizes: int, **options: str) -> Answer:
+        dims = dict(zip(layer.dims, sizes, strict=True))
+        _bounded(math.prod(dims[d] for d in layer.output), 1)
+        tensors = layer.inputs(dims)
+        arrays = {name: _load(inputs, name, element, shape) for name, (element, shape) in tensors.items()}
+        digests = {name: digest(tensors[name][0], array) for name, array in arrays.items()}
+        return digests, "i64", layer.answer(dims, arrays, options).astype("<i8"), 0
+
+    return layer.dims, answered_by
 
 
 def _path(fields: dict[str, Any], name: str) -> str:
@@ -195,6 +213,7 @@ KERNELS: dict[str, Kernel] = {
     "linear_q4_1": _linear("Q4_1"),
     "linear_q4_0": _linear("Q4_0"),
     **{name: _operation(name) for name in OPERATIONS},
+    **{name: _layer(layer) for name, layer in LAYERS.items()},
 }
 
 

@@ -1,0 +1,136 @@
+// scores: z[h,t,s] = round_shift(round_shift(sum over d of q[t,h,d] * k[s,g,d], 16) * c, 30) where query t sees key s,
+// else 0, all Q16 in 64 bits, c Q30: op 5 of profile dyadic-q16; the reference is cpu_ref/dyadic_q16.py.
+//
+// The queries are the last T of the S positions; one sees its own and those before it. Query head h reads key head
+// g = floor(h / (H / kv)). Sums are pairs of words by the prelude int64_limbs, exact modulo 2^64. A lane makes one
+// output: group x is 64 keys, group y the query, group z the head. Under the schedule tree a workgroup makes one
+// output: group x is the key, 64 lanes take turns at the terms, then their sums are added pairwise. Under split_k group z is
+// head and part, 8 to a head; entry point combine adds the parts.
+
+#ifndef SCHEDULE
+#define SCHEDULE 0u
+#endif
+#ifndef KNOWN_BAD
+#define KNOWN_BAD 0u
+#endif
+#ifndef NONCE
+#define NONCE 0u
+#endif
+
+#define PART 7u
+
+// z of the finished sum.
+static limbs scaled(limbs sum, u32 c) {
+    return i64_round_shift(i64_mul(i64_round_shift(sum, 16u), i64_make(c, 0u)), 30u);
+}
+
+__kernel __attribute__((reqd_work_group_size(64, 1, 1))) void multiply(
+    __global const u32 *params,  // T, S, H, heads to a key head, head width, c, first query, terms in a part
+    __global const u32 *q,
+    __global const u32 *k,
+    __global const u32 *order,
+    __global u32 *scratch,
+    __global u32 *z,
+    __global u32 *receipt) {
+    __local limbs sums[LANES];
+    const uint3 group = (uint3)(get_group_id(0), get_group_id(1), get_group_id(2));
+    const uint3 lane = (uint3)(get_local_id(0), get_local_id(1), get_local_id(2));
+    const u32 T = params[0];
+    const u32 S = params[1];
+    const u32 H = params[2];
+    const u32 width = params[4];
+    const u32 terms = width - KNOWN_BAD;
+    const u32 query = params[6] + group.y;
+    u32 key = group.x * LANES + lane.x;
+    if (SCHEDULE == TREE) {
+        key = group.x;
+    }
+    u32 head = group.z;
+    u32 part = 0u;
+    if (SCHEDULE == SPLIT_K) {
+        head = group.z >> 3u;
+        part = group.z & 7u;
+    }
+    if (group.x + group.y + group.z + lane.x == 0u) {
+        receipt[0] = NONCE;
+    }
+
+    const u32 begin = first_term(SCHEDULE, part, params[PART], terms);
+    const u32 end = end_of_terms(SCHEDULE, begin, params[PART], terms);
+    u32 steps = steps_of_terms(SCHEDULE, begin, end, (width + TILE - 1u) >> 5u);
+    if (key > S - T + query) {
+        steps = 0u;
+    }
+
+    const u32 heads = params[3];
+    const u32 q_at = (query * H + head) * width;
+    const u32 k_at = (key * u32_div(H, heads) + u32_div(head, heads)) * width;
+    limbs sum = i64_make(0u, 0u);
+    for (u32 step = 0u; step < steps; step++) {
+        const u32 d = term_of(SCHEDULE, step, begin, end, order[step >> 5u], lane.x);
+        if (d < end) {
+            const u32 left = (q_at + d) << 1u;
+            const u32 right = (k_at + d) << 1u;
+            sum = i64_add(sum, i64_mul(i64_make(q[left], q[left + 1u]), i64_make(k[right], k[right + 1u])));
+        }
+    }
+
+    if (SCHEDULE == TREE) {
+        sums[lane.x] = sum;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (u32 reach = LANES >> 1u; reach > 0u; reach >>= 1u) {
+            if (lane.x < reach) {
+                sums[lane.x] = i64_add(sums[lane.x], sums[lane.x + reach]);
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
+        if (lane.x > 0u) {
+            return;
+        }
+        sum = sums[0];
+    }
+    if (key < S) {
+        if (SCHEDULE == SPLIT_K) {
+            const u32 at = (((part * H + head) * T + query) * S + key) << 1u;
+            scratch[at] = sum.x;
+            scratch[at + 1u] = sum.y;
+        } else {
+            const limbs result = scaled(sum, params[5]);
+            const u32 at = ((head * T + query) * S + key) << 1u;
+            z[at] = result.x;
+            z[at + 1u] = result.y;
+        }
+    }
+}
+
+__kernel __attribute__((reqd_work_group_size(64, 1, 1))) void combine(
+    __global const u32 *params,
+    __global const u32 *q,
+    __global const u32 *k,
+    __global const u32 *order,
+    __global u32 *scratch,
+    __global u32 *z,
+    __global u32 *receipt) {
+    const uint3 group = (uint3)(get_group_id(0), get_group_id(1), get_group_id(2));
+    const uint3 lane = (uint3)(get_local_id(0), get_local_id(1), get_local_id(2));
+    const u32 T = params[0];
+    const u32 S = params[1];
+    const u32 H = params[2];
+    const u32 query = params[6] + group.y;
+    const u32 key = group.x * LANES + lane.x;
+    const u32 head = group.z;
+    if (group.x + group.y + group.z + lane.x == 0u) {
+        receipt[1] = NONCE;
+    }
+    if (key < S) {
+        limbs sum = i64_make(0u, 0u);
+        for (u32 part = PARTS; part > 0u; part--) {
+            const u32 from_part = ((((part - 1u) * H + head) * T + query) * S + key) << 1u;
+            sum = i64_add(sum, i64_make(scratch[from_part], scratch[from_part + 1u]));
+        }
+        const limbs result = scaled(sum, params[5]);
+        const u32 at = ((head * T + query) * S + key) << 1u;
+        z[at] = result.x;
+        z[at + 1u] = result.y;
+    }
+}

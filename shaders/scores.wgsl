@@ -1,0 +1,124 @@
+// scores: z[h,t,s] = round_shift(round_shift(sum over d of q[t,h,d] * k[s,g,d], 16) * c, 30) where query t sees key s,
+// else 0, all Q16 in 64 bits, c Q30: op 5 of profile dyadic-q16; the reference is cpu_ref/dyadic_q16.py.
+//
+// The queries are the last T of the S positions; one sees its own and those before it. Query head h reads key head
+// g = floor(h / (H / kv)). Sums are pairs of words by the prelude int64_limbs, exact modulo 2^64. A lane makes one
+// output: group x is 64 keys, group y the query, group z the head. Under the schedule tree a workgroup makes one
+// output: group x is the key, 64 lanes take turns at the terms, then their sums are added pairwise. Under split_k group z is
+// head and part, 8 to a head; entry point combine adds the parts.
+
+override SCHEDULE: u32 = 0u;
+override KNOWN_BAD: u32 = 0u;
+override NONCE: u32 = 0u;
+
+const PART: u32 = 7u;
+
+// z of the finished sum.
+fn scaled(sum: limbs, c: u32) -> limbs {
+    return i64_round_shift(i64_mul(i64_round_shift(sum, 16u), i64_make(c, 0u)), 30u);
+}
+
+// T, S, H, heads to a key head, head width, c, first query, terms in a part
+@group(0) @binding(0) var<storage, read> params: array<u32>;
+@group(0) @binding(1) var<storage, read> q: array<u32>;
+@group(0) @binding(2) var<storage, read> k: array<u32>;
+@group(0) @binding(3) var<storage, read> order: array<u32>;
+@group(0) @binding(4) var<storage, read_write> scratch: array<u32>;
+@group(0) @binding(5) var<storage, read_write> z: array<u32>;
+@group(0) @binding(6) var<storage, read_write> receipt: array<u32>;
+
+var<workgroup> sums: array<limbs, LANES>;
+
+@compute @workgroup_size(64, 1, 1)
+fn multiply(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) lane: vec3<u32>) {
+    let T = params[0];
+    let S = params[1];
+    let H = params[2];
+    let width = params[4];
+    let terms = width - KNOWN_BAD;
+    let query = params[6] + group.y;
+    var key = group.x * LANES + lane.x;
+    if (SCHEDULE == TREE) {
+        key = group.x;
+    }
+    var head = group.z;
+    var part = 0u;
+    if (SCHEDULE == SPLIT_K) {
+        head = group.z >> 3u;
+        part = group.z & 7u;
+    }
+    if (group.x + group.y + group.z + lane.x == 0u) {
+        receipt[0] = NONCE;
+    }
+
+    let begin = first_term(SCHEDULE, part, params[PART], terms);
+    let end = end_of_terms(SCHEDULE, begin, params[PART], terms);
+    var steps = steps_of_terms(SCHEDULE, begin, end, (width + TILE - 1u) >> 5u);
+    if (key > S - T + query) {
+        steps = 0u;
+    }
+
+    let heads = params[3];
+    let q_at = (query * H + head) * width;
+    let k_at = (key * u32_div(H, heads) + u32_div(head, heads)) * width;
+    var sum: limbs = i64_make(0u, 0u);
+    for (var step = 0u; step < steps; step++) {
+        let d = term_of(SCHEDULE, step, begin, end, order[step >> 5u], lane.x);
+        if (d < end) {
+            let left = (q_at + d) << 1u;
+            let right = (k_at + d) << 1u;
+            sum = i64_add(sum, i64_mul(i64_make(q[left], q[left + 1u]), i64_make(k[right], k[right + 1u])));
+        }
+    }
+
+    if (SCHEDULE == TREE) {
+        sums[lane.x] = sum;
+        workgroupBarrier();
+        for (var reach = LANES >> 1u; reach > 0u; reach >>= 1u) {
+            if (lane.x < reach) {
+                sums[lane.x] = i64_add(sums[lane.x], sums[lane.x + reach]);
+            }
+            workgroupBarrier();
+        }
+        if (lane.x > 0u) {
+            return;
+        }
+        sum = sums[0];
+    }
+    if (key < S) {
+        if (SCHEDULE == SPLIT_K) {
+            let at = (((part * H + head) * T + query) * S + key) << 1u;
+            scratch[at] = sum.x;
+            scratch[at + 1u] = sum.y;
+        } else {
+            let result: limbs = scaled(sum, params[5]);
+            let at = ((head * T + query) * S + key) << 1u;
+            z[at] = result.x;
+            z[at + 1u] = result.y;
+        }
+    }
+}
+
+@compute @workgroup_size(64, 1, 1)
+fn combine(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) lane: vec3<u32>) {
+    let T = params[0];
+    let S = params[1];
+    let H = params[2];
+    let query = params[6] + group.y;
+    let key = group.x * LANES + lane.x;
+    let head = group.z;
+    if (group.x + group.y + group.z + lane.x == 0u) {
+        receipt[1] = NONCE;
+    }
+    if (key < S) {
+        var sum: limbs = i64_make(0u, 0u);
+        for (var part = PARTS; part > 0u; part--) {
+            let from_part = ((((part - 1u) * H + head) * T + query) * S + key) << 1u;
+            sum = i64_add(sum, i64_make(scratch[from_part], scratch[from_part + 1u]));
+        }
+        let result: limbs = scaled(sum, params[5]);
+        let at = ((head * T + query) * S + key) << 1u;
+        z[at] = result.x;
+        z[at + 1u] = result.y;
+    }
+}
