@@ -109,6 +109,9 @@ __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void combine(
     __global u32 *receipt) {
     const uint3 group = (uint3)(get_group_id(0), get_group_id(1), get_group_id(2));
     const uint3 lane = (uint3)(get_local_id(0), get_local_id(1), get_local_id(2));
+    if (SCHEDULE != SPLIT_K) {
+        return;  // nothing to compile: no other schedule dispatches it
+    }
     const u32 T = params[0];
     const u32 H = params[2];
     const u32 width = params[4];

@@ -29,10 +29,24 @@ static wide square(limbs x) {
 static limbs inverse(wide squares, u32 n, limbs eps32) {
     const limbs zero = i64_make(0u, 0u);
     const wide mean = i128_add(u128_div(squares, i128_make(i64_make(n, 0u), zero)), i128_make(eps32, zero));
+    // The bit length: of the highest word that is not zero, and of those below it.
     u32 length = 0u;
-    for (u32 bit = 0u; bit < 128u; bit++) {
-        if ((u128_shr(mean, bit).x & 1u) == 1u) {
-            length = bit + 1u;
+    u32 highest = mean.x;
+    if (mean.y > 0u) {
+        length = 32u;
+        highest = mean.y;
+    }
+    if (mean.z > 0u) {
+        length = 64u;
+        highest = mean.z;
+    }
+    if (mean.w > 0u) {
+        length = 96u;
+        highest = mean.w;
+    }
+    for (u32 bit = 0u; bit < 32u; bit++) {
+        if ((highest >> bit) > 0u) {
+            length += 1u;
         }
     }
     // A length of 64 - e or 63 - e for an even e; m is the mean times 2^e.
@@ -140,6 +154,9 @@ __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void combine(
     __local wide sums[LANES];
     const uint3 group = (uint3)(get_group_id(0), get_group_id(1), get_group_id(2));
     const uint3 lane = (uint3)(get_local_id(0), get_local_id(1), get_local_id(2));
+    if (SCHEDULE != SPLIT_K) {
+        return;  // nothing to compile: no other schedule dispatches it
+    }
     const u32 M = params[0];
     const u32 N = params[1];
     const u32 row = params[2] + group.x;

@@ -95,6 +95,9 @@ fn choose(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id)
 
 @compute @workgroup_size(64, 1, 1)
 fn combine(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) lane: vec3<u32>) {
+    if (SCHEDULE != SPLIT_K) {
+        return;  // nothing to compile: no other schedule dispatches it
+    }
     let M = params[0];
     let row = params[2] + group.x * LANES + lane.x;
     if (group.x + lane.x == 0u) {

@@ -23,10 +23,24 @@ fn square(x: limbs) -> wide {
 fn inverse(squares: wide, n: u32, eps32: limbs) -> limbs {
     let zero: limbs = i64_make(0u, 0u);
     let mean: wide = i128_add(u128_div(squares, i128_make(i64_make(n, 0u), zero)), i128_make(eps32, zero));
+    // The bit length: of the highest word that is not zero, and of those below it.
     var length = 0u;
-    for (var bit = 0u; bit < 128u; bit++) {
-        if ((u128_shr(mean, bit).x & 1u) == 1u) {
-            length = bit + 1u;
+    var highest = mean.x;
+    if (mean.y > 0u) {
+        length = 32u;
+        highest = mean.y;
+    }
+    if (mean.z > 0u) {
+        length = 64u;
+        highest = mean.z;
+    }
+    if (mean.w > 0u) {
+        length = 96u;
+        highest = mean.w;
+    }
+    for (var bit = 0u; bit < 32u; bit++) {
+        if ((highest >> bit) > 0u) {
+            length += 1u;
         }
     }
     // A length of 64 - e or 63 - e for an even e; m is the mean times 2^e.
@@ -126,6 +140,9 @@ fn normalise(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_
 
 @compute @workgroup_size(64, 1, 1)
 fn combine(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) lane: vec3<u32>) {
+    if (SCHEDULE != SPLIT_K) {
+        return;  // nothing to compile: no other schedule dispatches it
+    }
     let M = params[0];
     let N = params[1];
     let row = params[2] + group.x;

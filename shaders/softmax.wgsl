@@ -150,6 +150,9 @@ fn weigh(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) 
 
 @compute @workgroup_size(64, 1, 1)
 fn combine(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) lane: vec3<u32>) {
+    if (SCHEDULE != SPLIT_K) {
+        return;  // nothing to compile: no other schedule dispatches it
+    }
     let T = params[0];
     let S = params[1];
     let H = params[2];
