@@ -31,5 +31,8 @@ VERSION = {
     "rope": "1",
     "scores": "1",
     "softmax": "1",
+    "probe_int32": "1",
+    "probe_bits": "1",
+    "probe_div": "1",
 }
 """Version of each kernel's reference; part of the case version, raised when a digest may change."""

@@ -29,6 +29,8 @@ from cpu_ref.layers import LAYERS, Layer
 from cpu_ref.limbs import FUNCTIONS, limbs
 from cpu_ref.linear import linear
 from cpu_ref.nel_mini_kernels import OPERATIONS, Operation
+from cpu_ref.probe import PROBES
+from cpu_ref.probe import compute as compute_probe
 from cpu_ref.weights import Q4_0, Q4_1, Q8_0, BlockType
 
 MAX_OUTPUTS = 1 << 26
@@ -278,6 +280,21 @@ def _layer(layer: Layer) -> Kernel:
     return Kernel(layer.dims, layer.output, compute, layer.options)
 
 
+def _probe(name: str) -> Kernel:
+    """Rows of small operations: `ops` i32[rows] and `operands` i32[rows, width] to i32[rows, 4]."""
+    width, operations = PROBES[name]
+
+    def compute(dims: dict[str, int], inputs: dict[str, Any]) -> Computed:
+        rows = dims["rows"]
+        ops, operands = _read(inputs, "ops", "i32", (rows,)), _read(inputs, "operands", "i32", (rows, width))
+        results = compute_probe(list(operations.values()), ops, operands, width)
+        digests = {"ops": tensor_digest("i32", (rows,), ops)}
+        digests["operands"] = tensor_digest("i32", (rows, width), operands)
+        return Computed("i32", (rows, 4), results, 0, digests)
+
+    return Kernel(("rows",), ("rows",), compute)
+
+
 KERNELS: dict[str, Kernel] = {
     "gemm_i32": _gemm("i32", "i32", gemm_i32),
     "gemm_i32_i64": _gemm("i32", "i64", gemm_i32_i64),
@@ -288,5 +305,6 @@ KERNELS: dict[str, Kernel] = {
     "linear_q4_0": _linear(Q4_0),
     **{name: _operation(op) for name, op in OPERATIONS.items()},
     **{name: _layer(layer) for name, layer in LAYERS.items()},
+    **{name: _probe(name) for name in PROBES},
 }
 """What can be asked for."""

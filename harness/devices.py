@@ -166,6 +166,11 @@ def without_optimiser(device: Device) -> Device:
     )
 
 
+def is_without_optimiser(device: Device) -> bool:
+    """Whether it is such a device, also as a record has it."""
+    return device.compiler.endswith(", optimiser off")
+
+
 def slug(device: Device) -> str:
     """The folder of its records: API, driver and model, without versions; the same for identical devices."""
     model = re.sub(r"\([^)]*\)|\bv?\d+\.\d+[\d.]*\b", " ", device.name)

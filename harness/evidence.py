@@ -24,6 +24,9 @@ KEPT_FAILURES = 8
 
 KEPT_BYTES = 1 << 26
 
+OPERATIONS_TOLD = 4
+"""Operations of a probe that the detail of a result names."""
+
 DETAIL_LIMIT = 4000
 """Characters of a driver's words that a record keeps."""
 
@@ -121,6 +124,29 @@ def operands_at(case: Case, inputs: Inputs, index: Sequence[int]) -> dict[str, l
         array = np.memmap(paths[tensor.name], numpy_type(tensor.element), "r", shape=shape)
         arrays[tensor.name] = (tensor.dims, array)
     return operands(index, kernel.output.dims, arrays)
+
+
+def wrong_operations(case: Case, inputs: Inputs, right: bytes, got: bytes) -> str | None:
+    """Of a probe, each operation that went wrong with the smallest operands on which it did: `rem_s32(-7, 2, 0, 0) gave ...`."""
+    kernel = kernels.base(case.kernel)
+    if kernel.probe is None:
+        return None
+    paths, _ = inputs.of(case)
+    rows = case.dims["rows"]
+    ops = np.fromfile(paths["ops"], "<i4")
+    operands = np.fromfile(paths["operands"], "<i4").reshape(rows, -1)
+    expected = np.frombuffer(right, "<i4").reshape(rows, -1)
+    actual = np.frombuffer(got, "<i4", expected.size).reshape(rows, -1)
+    wrong = np.flatnonzero((expected != actual).any(axis=1))
+    told = []
+    for op in np.unique(ops[wrong]):
+        row = min(wrong[ops[wrong] == op], key=lambda r: sum(abs(int(v)) for v in operands[r]))
+        words = ", ".join(map(str, operands[row].tolist()))
+        told.append(
+            f"{kernel.probe.operations[op]}({words}) gave {actual[row].tolist()}, right is {expected[row].tolist()}"
+        )
+    more = f"; and {len(told) - OPERATIONS_TOLD} operations more" if len(told) > OPERATIONS_TOLD else ""
+    return "; ".join(told[:OPERATIONS_TOLD]) + more if told else None
 
 
 class Failures:

@@ -11,14 +11,14 @@ import tomllib
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from harness import backends, kernels, presets
-from harness.devices import Device
+from harness.devices import Device, is_without_optimiser
 from harness.errors import InputRefused, UsageError
 from harness.folders import expectations_root
 from harness.records import Run
@@ -33,8 +33,9 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """One known fault. An absent device key fits every device; one of `api`, `vendor`, `device` must be there.
 
     `device` is an id, a prefix of one ending in `*`, or part of a name. `driver` is a version range (`>=3.1,<4`) over the
-    first number in the driver's text. `runs` is a case id or a prefix ending in `*`, with `;schedule=` and `;variant=` where
-    wanted. The entry holds from its day `since` to the end of its day `until` (UTC).
+    first number in the driver's text. `optimiser` ("on", "off") is for faults that come and go with it. `runs` is a case
+    id or a prefix ending in `*`, with `;schedule=` and `;variant=` where wanted. The entry holds from its day `since` to
+    the end of its day `until` (UTC).
     """
 
     name: str
@@ -48,6 +49,7 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     vendor: str | None = None
     device: str | None = None
     driver: str | None = None
+    optimiser: Literal["on", "off"] | None = None
 
     def fits(self, device: Device) -> bool:
         """Whether it speaks of `device` under its driver."""
@@ -55,6 +57,7 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             self.api in (None, device.api)
             and (self.vendor is None or self.vendor.lower() == device.vendor.lower())
             and (self.device is None or _names(self.device.lower(), device))
+            and (self.optimiser is None or is_without_optimiser(device) == (self.optimiser == "off"))
             and (self.driver is None or _in_range(device.driver, SpecifierSet(self.driver)))
         )
 

@@ -8,8 +8,9 @@ import hashlib
 
 from harness import schedules
 from harness.errors import UsageError
-from harness.families import attention, gemm, layers, limbs, linear, nel
+from harness.families import attention, gemm, layers, limbs, linear, nel, probe
 from harness.folders import data_root
+from harness.literals import with_literals
 from harness.plans import (
     GUARD_WORDS,
     LANGUAGES,
@@ -41,7 +42,7 @@ __all__ = [
 FOLDERS = {"wgsl": "shaders", "cuda": "cuda", "opencl": "opencl"}
 SUFFIXES = {"wgsl": ".wgsl", "cuda": ".cu", "opencl": ".cl"}
 
-FAMILIES = (gemm, linear, limbs, nel, layers, attention)
+FAMILIES = (gemm, linear, limbs, probe, nel, layers, attention)
 """Each has KERNELS, SELF_TESTS (kernel -> case) and cases(preset, seed)."""
 
 KERNELS: tuple[Kernel, ...] = tuple(kernel for family in FAMILIES for kernel in family.KERNELS)
@@ -72,13 +73,23 @@ def find(kernel: str, variant: str) -> Kernel:
 
 
 def source(kernel: Kernel, language: Language) -> str:
-    """The program text in `language`: preludes, then the kernel."""
+    """The program text in `language`: preludes, then the kernel, with literal operands where it has them."""
     folder = data_root() / FOLDERS[language]
     stems = (*kernel.preludes, kernel.stem)
-    return "\n".join((folder / (stem + SUFFIXES[language])).read_text("utf-8") for stem in stems)
+    text = "\n".join((folder / (stem + SUFFIXES[language])).read_text("utf-8") for stem in stems)
+    literals = kernel.probe.literals if kernel.probe else ()
+    return with_literals(text, literals) if literals else text
 
 
 def kernel_hash(kernel: Kernel, language: Language, schedule: str) -> str:
     """SHA-256 over preludes, source and constants (not the nonce): tells whether kernel or driver changed."""
     text = f"{source(kernel, language)}\0SCHEDULE={schedules.NAMES.index(schedule)}"
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def open_somewhere(case: str) -> bool:
+    """Whether some language leaves the result of a case open, or allows no such program: a PASS cannot ask for it."""
+    kernel = next((k for k in KERNELS if k.name == case.partition(";")[0]), None)
+    if kernel is None or kernel.probe is None:
+        return False
+    return any(f";dist={name};" in case for name in {*kernel.probe.open_in, *kernel.probe.undefined_in})

@@ -82,6 +82,24 @@ class Plan:
     receipts: tuple[int, ...]
 
 
+Row = tuple[int, tuple[int, ...]]
+"""A row of a probe: the number of an operation, and its operand words as integers of either sign."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What a kernel of many small operations is beside: their names by number, and what languages leave open.
+
+    `literals`: rows whose operands are written into the text (`harness/literals.py`). `open_in`: by distribution, languages that
+    accept any result there, so it is shown and not judged. `undefined_in`: those that allow no such program at all.
+    """
+
+    operations: tuple[str, ...]
+    literals: tuple[Row, ...] = ()
+    open_in: Mapping[str, tuple[Language, ...]] = field(default_factory=dict)
+    undefined_in: Mapping[str, tuple[Language, ...]] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class Kernel:
     """A catalogue entry: one kernel in one variant.
@@ -94,6 +112,7 @@ class Kernel:
     another reason, or an empty text. `control`: its result is not defined to the bit, so it has no reference and is
     never judged right or wrong. `unit` is the feature of ours by which a device tells that it has hardware for what the
     kernel is made of, where there is such a thing: advertised, which is not yet correct.
+    `probe`: what a kernel of many small operations is beside.
     """
 
     name: str
@@ -118,12 +137,22 @@ class Kernel:
     refused: Callable[[Case], str] | None = None
     control: bool = False
     unit: str | None = None
+    probe: Probe | None = None
 
     @property
     def writable(self) -> tuple[bool, ...]:
         """Of each argument in order, whether a program may write it."""
         order, scratch = ((False,), (True,)) if self.reduces else ((), ())
         return (False, *(False for _ in self.inputs), *order, *scratch, True, True)
+
+    def takes(self, case: Case, language: Language) -> bool:
+        """Whether this variant has run keys of `case` in `language`."""
+        undefined = self.probe.undefined_in.get(case.dist, ()) if self.probe else ()
+        return case.dist in self.distributions and language not in undefined
+
+    def open(self, case: Case, language: Language) -> bool:
+        """Whether `language` accepts any result of `case`."""
+        return self.probe is not None and language in self.probe.open_in.get(case.dist, ())
 
     def check(self, case: Case) -> None:
         """Raise UsageError where a dimension is none that the kernel takes, or an option none that it has."""

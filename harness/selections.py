@@ -51,7 +51,7 @@ class Selection:
         runs = [
             RunKey(self.case.id, schedule, kernel.variant)
             for kernel in kernels.variants(self.case.kernel, language)
-            if self.variant in (None, kernel.variant)
+            if self.variant in (None, kernel.variant) and kernel.takes(self.case, language)
             for schedule in kernel.schedules
             if self.schedule in (None, schedule)
         ]

@@ -21,7 +21,7 @@ from harness.cases import RunKey
 from harness.devices import Device
 from harness.digest import numpy_type
 from harness.errors import Incomplete, InternalError
-from harness.evidence import Compiled, Dumped, Failures, Fault, operands_at, read_dumps, understood
+from harness.evidence import Compiled, Dumped, Failures, Fault, operands_at, read_dumps, understood, wrong_operations
 from harness.journal import Journal
 from harness.process import Child, ChildFault, Closed, ProtocolError, Timeout, environment, one_line, python
 from harness.records import Key
@@ -306,8 +306,9 @@ class DeviceRun:
         seconds: dict[str, float] = msgspec.structs.asdict(event.seconds)
         for phase, spent in seconds.items():
             self.seconds[phase] += spent
-        if kernels.base(task.case.kernel).control:
-            size = kernels.tensor_bytes(kernels.base(task.case.kernel).output, task.case)
+        kernel = kernels.base(task.case.kernel)
+        if kernel.control or kernel.open(task.case, self.language):
+            size = kernels.tensor_bytes(kernel.output, task.case)
             return self._observe(task, run, read_dumps(dump, event.files, size), seconds)
         try:
             begin = time.perf_counter()
@@ -324,10 +325,12 @@ class DeviceRun:
         if task.role == "known-bad" and verdict.verdict in ("match", "sanitizer"):
             self._void(f"{run}: the known-bad twin matched, so this device's matches prove nothing")
         difference = verdict.difference
+        named: str | None = None
         artefacts: list[str] = []
         if difference and task.role != "known-bad":
             found = operands_at(task.case, self.reference.inputs, difference.index)
             difference = msgspec.structs.replace(difference, operands=found)
+            named = wrong_operations(task.case, self.reference.inputs, right, dumps[0])
             artefacts = self.failures.keep(run, dumps, right)
         return self._result(
             task,
@@ -339,14 +342,14 @@ class DeviceRun:
             elements=2 * (len(right) // numpy_type(expected.element).itemsize),
             leaves_type=expected.leaves_type,
             inputs=expected.inputs,
-            detail=verdict.detail,
+            detail=": ".join(filter(None, (verdict.detail, named))) or None,
             difference=difference,
             artefacts=artefacts,
             seconds=seconds | {"reference": expected.seconds},
         )
 
     def _observe(self, task: Task, run: RunKey, dumps: tuple[bytes, bytes], seconds: dict[str, float]) -> Result:
-        """Of the control: its digest, and no judgement."""
+        """Of the control, and of what the language leaves open: its digest, and no judgement."""
         output = kernels.base(task.case.kernel).output
         seen = observe(dumps, output.element, kernels.dimensions(output, task.case))
         inputs = self.reference.inputs.of(task.case)[1]

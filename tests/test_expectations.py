@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from harness import expectations, folders
-from harness.devices import Device
+from harness.devices import Device, without_optimiser
 from harness.errors import InputRefused, UsageError
 from harness.expectations import Known
 from harness.records import Run, run_parts
@@ -214,3 +214,13 @@ def test_what_samebits_ships_is_well_formed() -> None:
     """The folder is there, in a checkout and in a wheel, and no entry has rotted."""
     assert folders.expectations_root().is_dir()
     expectations.load()
+
+
+@pytest.mark.parametrize(("optimiser", "on", "off"), [("on", "waived", "mismatch"), ("off", "mismatch", "waived")])
+def test_an_entry_may_speak_of_the_device_with_or_without_its_optimiser(
+    tmp_path: Path, optimiser: str, on: str, off: str
+) -> None:
+    """A constant folder's fault goes with the optimiser, and its absence is no fix."""
+    known = loaded(tmp_path, {"optimiser": f"'{optimiser}'"})
+    assert seen(known, result("mismatch"))[0].verdict == on
+    assert seen(known, result("mismatch"), device=without_optimiser(DEVICE))[0].verdict == off

@@ -20,6 +20,8 @@ from cpu_ref.second.layers import LAYERS, Layer
 from cpu_ref.second.limbs import limbs
 from cpu_ref.second.linear import linear_exact
 from cpu_ref.second.nel_mini_kernels import OPERATIONS
+from cpu_ref.second.probe import PROBES
+from cpu_ref.second.probe import compute as compute_probe
 
 MAX_OUTPUTS = 1 << 26
 _TYPES = {"i8": "i1", "i16": "<i2", "i32": "<i4", "i64": "<i8", "u8": "u1", "u32": "<u4"}
@@ -149,6 +151,19 @@ def _layer(layer: Layer) -> Kernel:
     return layer.dims, answered_by
 
 
+def _probe(name: str) -> Kernel:
+    """Rows of small operations on `width` operand words each."""
+    width, operations = PROBES[name]
+
+    def answered_by(inputs: dict[str, Any], rows: int) -> Answer:
+        _bounded(rows, 4)
+        ops, operands = _load(inputs, "ops", "i32", (rows,)), _load(inputs, "operands", "i32", (rows, width))
+        results = compute_probe(list(operations.values()), ops, operands)
+        return {"ops": digest("i32", ops), "operands": digest("i32", operands)}, "i32", results, 0
+
+    return ("rows",), answered_by
+
+
 def _path(fields: dict[str, Any], name: str) -> str:
     path = fields.get(name)
     if not isinstance(path, str) or not path or "\0" in path:
@@ -214,6 +229,7 @@ KERNELS: dict[str, Kernel] = {
     "linear_q4_0": _linear("Q4_0"),
     **{name: _operation(name) for name in OPERATIONS},
     **{name: _layer(layer) for name, layer in LAYERS.items()},
+    **{name: _probe(name) for name in PROBES},
 }
 
 

@@ -80,6 +80,30 @@ inline unsigned int __dp4a(unsigned int a, unsigned int b, unsigned int c) {
         c += static_cast<unsigned int>(static_cast<unsigned char>(a >> shift)) * static_cast<unsigned char>(b >> shift);
     return c;
 }
+inline int __mulhi(int a, int b) { return static_cast<int>(static_cast<long long>(a) * b >> 32); }
+inline unsigned int __umul24(unsigned int a, unsigned int b) { return (a & 0xffffffu) * (b & 0xffffffu); }
+inline int __mul24(int a, int b) {
+    const auto low = [](int x) { return static_cast<unsigned int>(static_cast<int>(static_cast<unsigned int>(x) << 8) >> 8); };
+    return static_cast<int>(low(a) * low(b));
+}
+inline int __clz(int a) { return a == 0 ? 32 : __builtin_clz(static_cast<unsigned int>(a)); }
+inline int __ffs(int a) { return __builtin_ffs(a); }
+inline int __popc(unsigned int a) { return __builtin_popcount(a); }
+inline unsigned int __brev(unsigned int a) {
+    unsigned int reversed = 0;
+    for (int i = 0; i < 32; i++) reversed |= (a >> i & 1u) << (31 - i);
+    return reversed;
+}
+inline unsigned int __funnelshift_l(unsigned int low, unsigned int high, unsigned int count) {
+    return static_cast<unsigned int>(((static_cast<unsigned long long>(high) << 32 | low) << (count & 31)) >> 32);
+}
+inline unsigned int __funnelshift_r(unsigned int low, unsigned int high, unsigned int count) {
+    return static_cast<unsigned int>((static_cast<unsigned long long>(high) << 32 | low) >> (count & 31));
+}
+inline int min(int a, int b) { return b < a ? b : a; }
+inline int max(int a, int b) { return a < b ? b : a; }
+inline unsigned int min(unsigned int a, unsigned int b) { return b < a ? b : a; }
+inline unsigned int max(unsigned int a, unsigned int b) { return a < b ? b : a; }
 
 // Atomics: lanes of a block never run at once, blocks of other processes do.
 template <class T> T atomicAdd(T *p, T v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }

@@ -1,0 +1,12 @@
+// probe: what the probe kernels share.
+//
+// The types are called as functions too, in all languages: u32(x) is a cast.
+
+typedef int i32;
+typedef uint4 quad;
+#define i32(x) ((i32)(x))
+#define u32(x) ((u32)(x))
+
+static quad words(u32 a, u32 b, u32 c, u32 d) {
+    return (uint4)(a, b, c, d);
+}

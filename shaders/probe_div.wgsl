@@ -1,0 +1,79 @@
+// probe_div: division and remainder of 8, 16 and 32 bits, an operation a row;
+// the reference is cpu_ref/probe.py.
+//
+// A row names an operation and its four operand words; it gets four words back. The variant `literal` writes the
+// operands of known rows into this text in place of a, b, c, d, so that compilers compute them.
+
+override SCHEDULE: u32 = 0u;
+override KNOWN_BAD: u32 = 0u;
+override NONCE: u32 = 0u;
+
+// The low half or byte as a signed integer.
+fn s16(a: u32) -> i32 {
+    return i32(a << 16u) >> 16u;
+}
+
+fn s8(a: u32) -> i32 {
+    return i32(a << 24u) >> 24u;
+}
+
+// Quotient rounded down, and a remainder with the divisor's sign.
+fn floored(a: u32, b: u32) -> quad {
+    let q = u32(i32(a) / i32(b));
+    let r = u32(i32(a) % i32(b));
+    let below = u32(r != 0u) & ((a ^ b) >> 31u);
+    return words(q - below, r + ((0u - below) & b), 0u, 0u);
+}
+
+// own_*: what this language has built in, or leaves open otherwise; else by hand.
+
+fn own_neg_s(a: u32) -> u32 {
+    return u32(-i32(a));
+}
+
+fn operation(op: u32, a: u32, b: u32, c: u32, d: u32) -> quad {
+    switch (op) {
+        case 0u: { return words(a / b, 0u, 0u, 0u); }  // div_u32
+        case 1u: { return words(a % b, 0u, 0u, 0u); }  // rem_u32
+        case 2u: { return words(u32(i32(a) / i32(b)), 0u, 0u, 0u); }  // div_s32
+        case 3u: { return words(u32(i32(a) % i32(b)), 0u, 0u, 0u); }  // rem_s32
+        case 4u: { return floored(a, b); }  // floored_s32
+        case 5u: { return words((0u - a) / b, (0u - a) % b, 0u, 0u); }  // negated_div_u
+        case 6u: { return words(own_neg_s(u32(i32(own_neg_s(a)) / i32(b))), 0u, 0u, 0u); }  // negated_div_s
+        case 7u: { return words((a & 0xffffu) / (b & 0xffffu), (a & 0xffffu) % (b & 0xffffu),
+                                (a & 0xffu) / (b & 0xffu), (a & 0xffu) % (b & 0xffu)); }  // narrow_u
+        case 8u: { return words(u32(s16(a) / s16(b)), u32(s8(a) / s8(b)), 0u, 0u); }  // narrow_div_s
+        case 9u: { return words(u32(s16(a) % s16(b)), u32(s8(a) % s8(b)), 0u, 0u); }  // narrow_rem_s
+        case 10u: { return words(a / 3u, a / 7u, a / 10u, a / 255u); }  // by_constant_div_u
+        case 11u: { return words(a % 3u, a % 7u, a % 10u, a % 768u); }  // by_constant_rem_u
+        case 12u: { return words(u32(i32(a) / i32(3u)), u32(i32(a) / i32(7u)), u32(i32(a) / i32(0xfffffffdu)),
+                                 u32(i32(a) / i32(768u))); }  // by_constant_div_s
+        case 13u: { return words(u32(i32(a) % i32(2u)), u32(i32(a) % i32(3u)), u32(i32(a) % i32(10u)),
+                                 u32(i32(a) % i32(768u))); }  // by_constant_rem_s
+        case 14u: { return words((a % b) * 2u + (a / b) * c, (a / b) * b + a % b, 0u, 0u); }  // address
+        default: { return words(0u, 0u, 0u, 0u); }
+    }
+}
+
+// rows, first literal
+@group(0) @binding(0) var<storage, read> params: array<u32>;
+@group(0) @binding(1) var<storage, read> ops: array<u32>;
+@group(0) @binding(2) var<storage, read> operands: array<u32>;
+@group(0) @binding(3) var<storage, read_write> results: array<u32>;
+@group(0) @binding(4) var<storage, read_write> receipt: array<u32>;
+
+@compute @workgroup_size(64, 1, 1)
+fn probe(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) lane: vec3<u32>) {
+    let row = group.x * 64u + lane.x;
+    if (row == 0u) {
+        receipt[0] = NONCE;
+    }
+    if (row < params[0]) {
+        let at = row << 2u;
+        let r: quad = operation(ops[row], operands[at], operands[at + 1u], operands[at + 2u], operands[at + 3u]);
+        results[at] = r.x ^ KNOWN_BAD;
+        results[at + 1u] = r.y;
+        results[at + 2u] = r.z;
+        results[at + 3u] = r.w;
+    }
+}

@@ -1,0 +1,194 @@
+// probe_int32: 32-bit integer arithmetic, order and logic, an operation a row;
+// the reference is cpu_ref/probe.py.
+//
+// A row names an operation and its four operand words; it gets four words back. The variant `literal` writes the
+// operands of known rows into this text in place of a, b, c, d, so that compilers compute them.
+
+override SCHEDULE: u32 = 0u;
+override KNOWN_BAD: u32 = 0u;
+override NONCE: u32 = 0u;
+
+// The low half or byte as a signed integer.
+fn s16(a: u32) -> i32 {
+    return i32(a << 16u) >> 16u;
+}
+
+fn s8(a: u32) -> i32 {
+    return i32(a << 24u) >> 24u;
+}
+
+fn orders_u(a: u32, b: u32) -> u32 {
+    return u32(a < b) | (u32(a <= b) << 1u) | (u32(a > b) << 2u) | (u32(a >= b) << 3u) | (u32(a == b) << 4u) | (u32(a != b) << 5u);
+}
+
+fn orders_s(a: i32, b: i32) -> u32 {
+    return u32(a < b) | (u32(a <= b) << 1u) | (u32(a > b) << 2u) | (u32(a >= b) << 3u) | (u32(a == b) << 4u) | (u32(a != b) << 5u);
+}
+
+fn choose(a: u32, b: u32, c: u32) -> u32 {
+    return (a & b) | (~a & c);
+}
+
+// own_*: what this language has built in, or leaves open otherwise; else by hand.
+
+fn own_add_s(a: u32, b: u32) -> u32 {
+    return u32(i32(a) + i32(b));
+}
+
+fn own_sub_s(a: u32, b: u32) -> u32 {
+    return u32(i32(a) - i32(b));
+}
+
+fn own_mul_s(a: u32, b: u32) -> u32 {
+    return u32(i32(a) * i32(b));
+}
+
+fn own_neg_s(a: u32) -> u32 {
+    return u32(-i32(a));
+}
+
+fn own_mul_hi_u(a: u32, b: u32) -> u32 {
+    return i64_mul_words(a, b).y;
+}
+
+fn own_mul_hi_s(a: u32, b: u32) -> u32 {
+    return i64_mul_i32(a, b).y;
+}
+
+fn own_mul_hi_u8(a: u32, b: u32) -> u32 {
+    return ((a & 0xffu) * (b & 0xffu)) >> 8u;
+}
+
+fn own_mul_hi_s8(a: u32, b: u32) -> u32 {
+    return u32((s8(a) * s8(b)) >> 8u);
+}
+
+fn own_mul_hi_u16(a: u32, b: u32) -> u32 {
+    return ((a & 0xffffu) * (b & 0xffffu)) >> 16u;
+}
+
+fn own_mul_hi_s16(a: u32, b: u32) -> u32 {
+    return u32((s16(a) * s16(b)) >> 16u);
+}
+
+fn own_mul24_u(a: u32, b: u32) -> u32 {
+    return a * b;
+}
+
+fn own_mul24_s(a: u32, b: u32) -> u32 {
+    return u32(i32(a) * i32(b));
+}
+
+fn own_min_u(a: u32, b: u32) -> u32 {
+    return min(a, b);
+}
+
+fn own_max_u(a: u32, b: u32) -> u32 {
+    return max(a, b);
+}
+
+fn own_min_s(a: u32, b: u32) -> u32 {
+    return u32(min(i32(a), i32(b)));
+}
+
+fn own_max_s(a: u32, b: u32) -> u32 {
+    return u32(max(i32(a), i32(b)));
+}
+
+fn own_clamp_u(a: u32, b: u32, c: u32) -> u32 {
+    return clamp(a, b, c);
+}
+
+fn own_clamp_s(a: u32, b: u32, c: u32) -> u32 {
+    return u32(clamp(i32(a), i32(b), i32(c)));
+}
+
+fn own_abs(a: u32) -> u32 {
+    return u32(abs(i32(a)));
+}
+
+fn own_min_literal(a: u32) -> u32 {
+    return u32(min(i32(a), i32(-2147483648)));
+}
+
+fn own_max_literal(a: u32) -> u32 {
+    return u32(max(i32(-2147483648), i32(a)));
+}
+
+fn own_above_s(a: u32) -> u32 {
+    return u32(i32(a) + i32(1u) > i32(a));
+}
+
+fn own_below_s(a: u32) -> u32 {
+    return u32(i32(a) - i32(1u) < i32(a));
+}
+
+fn own_sum_above_s(a: u32, b: u32) -> u32 {
+    return u32(i32(a) + i32(b) >= i32(a));
+}
+
+fn own_select(a: u32, b: u32, yes: bool) -> u32 {
+    return select(a, b, yes);
+}
+
+fn own_sext8(a: u32) -> u32 {
+    return u32(s8(a));
+}
+
+fn own_sext16(a: u32) -> u32 {
+    return u32(s16(a));
+}
+
+fn operation(op: u32, a: u32, b: u32, c: u32, d: u32) -> quad {
+    switch (op) {
+        case 0u: { return words(a + b, u32(a + b < a), a + b + c, a + d); }  // add_u32
+        case 1u: { return words(a - b, u32(a < b), a - b - c, 0u - a); }  // sub_u32
+        case 2u: { return words(a * b, a * b + c, a * a, b * d); }  // mul_u32
+        case 3u: { return words(own_add_s(a, b), own_sub_s(a, b), own_neg_s(a), 0u); }  // add_s32
+        case 4u: { return words(own_mul_s(a, b), own_add_s(own_mul_s(a, b), c), 0u, 0u); }  // mul_s32
+        case 5u: { return words(own_mul_hi_u(a, b), own_mul_hi_s(a, b), i64_mul_words(a, b).y,
+                                i64_mul_i32(a, b).y); }  // mul_hi_32
+        case 6u: { return words(own_mul_hi_u8(a, b), own_mul_hi_s8(a, b), own_mul_hi_u16(a, b),
+                                own_mul_hi_s16(a, b)); }  // mul_hi_narrow
+        case 7u: { return words(own_mul24_u(a, b), 0u, 0u, 0u); }  // mul24_u
+        case 8u: { return words(own_mul24_s(a, b), 0u, 0u, 0u); }  // mul24_s
+        case 9u: { return words(orders_u(a, b), orders_u(b, c), orders_u(c, d), orders_u(d, d)); }  // compare_u32
+        case 10u: { return words(orders_s(i32(a), i32(b)), orders_s(i32(b), i32(c)), orders_s(i32(c), i32(d)),
+                                 orders_s(i32(d), i32(d))); }  // compare_s32
+        case 11u: { return words(own_min_u(a, d), own_max_u(a, d), own_clamp_u(a, b, c), 0u); }  // bounds_u32
+        case 12u: { return words(own_min_literal(a), own_max_literal(a), 0u, 0u); }  // least_int
+        case 13u: { return words(own_min_s(a, d), own_max_s(a, d), own_clamp_s(a, b, c), 0u); }  // bounds_s32
+        case 14u: { return words(own_abs(a), 0u, 0u, 0u); }  // abs_s32
+        case 15u: { return words(own_select(a, b, c < d), own_select(a, b, i32(c) < i32(d)),
+                                 own_select(a, b, c == d), own_select(a, b, (c & d) != 0u)); }  // select
+        case 16u: { return words(a & b, a | b, a ^ b, ~a); }  // logic
+        case 17u: { return words(choose(a, b, c), (a & b) ^ (a & c) ^ (b & c), a ^ b ^ c,
+                                 own_select(b, d, choose(a, b, c) != 0u)); }  // logic_of_three
+        case 18u: { return words(own_above_s(a), own_below_s(a), u32(a + 1u > a), own_sum_above_s(a, b)); }  // overflow_seen
+        case 19u: { return words(own_sext8(a), own_sext16(a), u32(s8(a)), u32(s16(a))); }  // sign_extend
+        default: { return words(0u, 0u, 0u, 0u); }
+    }
+}
+
+// rows, first literal
+@group(0) @binding(0) var<storage, read> params: array<u32>;
+@group(0) @binding(1) var<storage, read> ops: array<u32>;
+@group(0) @binding(2) var<storage, read> operands: array<u32>;
+@group(0) @binding(3) var<storage, read_write> results: array<u32>;
+@group(0) @binding(4) var<storage, read_write> receipt: array<u32>;
+
+@compute @workgroup_size(64, 1, 1)
+fn probe(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) lane: vec3<u32>) {
+    let row = group.x * 64u + lane.x;
+    if (row == 0u) {
+        receipt[0] = NONCE;
+    }
+    if (row < params[0]) {
+        let at = row << 2u;
+        let r: quad = operation(ops[row], operands[at], operands[at + 1u], operands[at + 2u], operands[at + 3u]);
+        results[at] = r.x ^ KNOWN_BAD;
+        results[at + 1u] = r.y;
+        results[at + 2u] = r.z;
+        results[at + 3u] = r.w;
+    }
+}
