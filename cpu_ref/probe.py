@@ -180,9 +180,60 @@ DIV: dict[str, Operation] = {
     "address": lambda a, b, c, d: (a % b * 2 + a // b * c, a // b * b + a % b),
 }
 
+WIDE = 1 << 64
+
+
+def _wide(what: Callable[[int, int], Sequence[int]]) -> Operation:
+    """An operation on x = a + 2^32 b and y = c + 2^32 d that gives one or two numbers of 64 bits."""
+
+    def words(a: int, b: int, c: int, d: int) -> list[int]:
+        return [part for v in what(a | b << 32, c | d << 32) for part in (v % WIDE % WORD, v % WIDE >> 32)]
+
+    return words
+
+
+def _signed64(what: Callable[[int, int], Sequence[int]]) -> Operation:
+    return _wide(lambda x, y: what(signed(x, 64), signed(y, 64)))
+
+
+def _saturated(v: int) -> int:
+    return _clamp(v, -(1 << 63), (1 << 63) - 1)
+
+
+def _increment_128(x: int, y: int) -> tuple[int, int]:
+    total = (x | y << 64) + 1
+    return total % WIDE, total >> 64
+
+
+INT64: dict[str, Operation] = {
+    "add_64": _wide(lambda x, y: (x + y, x + y >= WIDE)),
+    "sub_64": _wide(lambda x, y: (x - y, x < y)),
+    "increment_128": _wide(_increment_128),
+    "mul_64": _wide(lambda x, y: (x * y, x * x)),
+    "mul_hi_64": _wide(lambda x, y: (_high(x, y, 64, False), _high(x, y, 64, True))),
+    "widen_32": _wide(lambda x, y: (x % WORD * (y % WORD), signed(x) * signed(y))),
+    "shift_64": _wide(lambda x, y: (x << y % WORD, x >> y % WORD)),
+    "shift_s64": _signed64(lambda x, y: (x >> y % WORD, x >> 63 - y % WORD)),
+    "rotate_64": _wide(lambda x, y: ((x | x << 64) >> 64 - y % WORD, (x | x << 64) >> y % WORD)),
+    "compare_64": lambda a, b, c, d: [
+        _orders(x, y)
+        for one, other in (((a | b << 32), (c | d << 32)), ((c | d << 32),) * 2)
+        for x, y in ((one, other), (signed(one, 64), signed(other, 64)))
+    ],
+    "divide_u64": _wide(lambda x, y: (x // y, x % y)),
+    "divide_s64": _signed64(lambda x, y: (_div(x, y), 0)),
+    "remainder_s64": _signed64(lambda x, y: (_rem(x, y), 0)),
+    "by_constant_u64": _wide(lambda x, y: (x // 10, x % 10)),
+    "by_constant_s64": _signed64(lambda x, y: (_div(x, 10), _div(x, 1000000007))),
+    "mul_sat_s64": _signed64(lambda x, y: (_saturated(x * y),)),
+    "abs_s64": _signed64(lambda x, y: (abs(x),)),
+    "count_64": lambda a, b, c, d: (64 - (a | b << 32).bit_length(), (a | b << 32).bit_count()),
+}
+
 PROBES: Mapping[str, tuple[int, dict[str, Operation]]] = {
     "probe_int32": (4, INT32),
     "probe_bits": (4, BITS),
     "probe_div": (4, DIV),
+    "probe_int64": (4, INT64),
 }
 """By kernel: operand words of a row, and its operations in the order of their numbers."""

@@ -233,9 +233,72 @@ DIV: dict[str, Operation] = {
     "address": _address,
 }
 
+
+def _pair(what: Callable[[Bits, Bits], Sequence[Bits]]) -> Operation:
+    """An operation on x = (a, b) and y = (c, d) that gives numbers of 64 bits."""
+
+    def words(a: Bits, b: Bits, c: Bits, d: Bits) -> list[Bits]:
+        found = what(np.concatenate([a, b], axis=1), np.concatenate([c, d], axis=1))
+        return [part for bits in found for part in np.split(widen(bits, 64, sign=False), 2, axis=1)]
+
+    return words
+
+
+def _increment_128(x: Bits, y: Bits) -> list[Bits]:
+    wide = np.concatenate([x, y], axis=1)
+    return np.split(add(wide, np.zeros_like(wide), True)[0], 2, axis=1)
+
+
+def _amount(y: Bits) -> Numbers:
+    return number(y[:, :6])
+
+
+def _shift_s64(x: Bits, y: Bits) -> list[Bits]:
+    return [shift(x, -n, fill=x[:, -1]) for n in (_amount(y), 63 - _amount(y))]
+
+
+def _compare_64(a: Bits, b: Bits, c: Bits, d: Bits) -> list[Bits]:
+    x, y = np.concatenate([a, b], axis=1), np.concatenate([c, d], axis=1)
+    return [_orders(one, y, sign) for one in (x, y) for sign in (False, True)]
+
+
+def _mul_sat(x: Bits, y: Bits) -> list[Bits]:
+    product = mul(x, y, sign=True)
+    fits = ~some(product[:, 63:] ^ product[:, 63:64])
+    top = np.concatenate([np.repeat(~product[:, -1:], 63, axis=1), product[:, -1:]], axis=1)
+    return [pick(fits, product[:, :64], top)]
+
+
+def _count_64(a: Bits, b: Bits, c: Bits, d: Bits) -> list[Bits]:
+    x = np.concatenate([a, b], axis=1)
+    return [from_number(n, 32) for n in (63 - highest(x), x.astype(np.int64).sum(axis=1))]
+
+
+INT64: dict[str, Operation] = {
+    "add_64": _pair(lambda x, y: [add(x, y)[0], _truth(add(x, y)[1])]),
+    "sub_64": _pair(lambda x, y: [sub(x, y)[0], _truth(sub(x, y)[1])]),
+    "increment_128": _pair(_increment_128),
+    "mul_64": _pair(lambda x, y: [_low(y, x), _low(x, x)]),
+    "mul_hi_64": _pair(lambda x, y: [mul(x, y, sign=sign)[:, 64:] for sign in (False, True)]),
+    "widen_32": _pair(lambda x, y: [mul(x[:, :32], y[:, :32], sign=sign) for sign in (False, True)]),
+    "shift_64": _pair(lambda x, y: [shift(x, _amount(y)), shift(x, -_amount(y))]),
+    "shift_s64": _pair(_shift_s64),
+    "rotate_64": _pair(lambda x, y: [rotate(x, _amount(y)), rotate(x, -_amount(y))]),
+    "compare_64": _compare_64,
+    "divide_u64": _pair(lambda x, y: divide(x, y, sign=False)),
+    "divide_s64": _pair(lambda x, y: divide(x, y, sign=True)[:1]),
+    "remainder_s64": _pair(lambda x, y: divide(x, y, sign=True)[1:]),
+    "by_constant_u64": _pair(lambda x, y: divide(x, constant(10, x), sign=False)),
+    "by_constant_s64": _pair(lambda x, y: [divide(x, constant(n, x), sign=True)[0] for n in (10, 1000000007)]),
+    "mul_sat_s64": _pair(_mul_sat),
+    "abs_s64": _pair(lambda x, y: [magnitude(x)]),
+    "count_64": _count_64,
+}
+
 PROBES: dict[str, tuple[int, dict[str, Operation]]] = {
     "probe_int32": (4, INT32),
     "probe_bits": (4, BITS),
     "probe_div": (4, DIV),
+    "probe_int64": (4, INT64),
 }
 """By kernel: operand words of a row, and its operations by number."""

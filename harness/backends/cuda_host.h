@@ -88,6 +88,14 @@ inline int __mul24(int a, int b) {
 }
 inline int __clz(int a) { return a == 0 ? 32 : __builtin_clz(static_cast<unsigned int>(a)); }
 inline int __ffs(int a) { return __builtin_ffs(a); }
+inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
+    return static_cast<unsigned long long>(static_cast<unsigned __int128>(a) * b >> 64);
+}
+inline long long __mul64hi(long long a, long long b) {
+    return static_cast<long long>(static_cast<__int128>(a) * b >> 64);
+}
+inline int __clzll(long long a) { return a == 0 ? 64 : __builtin_clzll(static_cast<unsigned long long>(a)); }
+inline int __popcll(unsigned long long a) { return __builtin_popcountll(a); }
 inline int __popc(unsigned int a) { return __builtin_popcount(a); }
 inline unsigned int __brev(unsigned int a) {
     unsigned int reversed = 0;

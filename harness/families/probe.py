@@ -52,6 +52,7 @@ REASONS = {
     "edges": "operands at which carries, signs and types change; those of known faults",
     "wide": "shifts by the width and more: WGSL and OpenCL C take the amount modulo the width, here C++ by hand",
     "absolute": "absolute values, with that of the least integer, which has none in its type",
+    "saturating": "products that leave the type and saturate, and such that just fit",
     "unsigned": "unsigned division and remainder at edges; those of known faults",
     "signed": "signed division at edges, remainders of what is not negative",
     "rem_negative": "signed remainders with a negative operand: the dividend's sign",
@@ -70,7 +71,7 @@ def _distributions(kernel: str) -> tuple[str, ...]:
     return (*probe_rows.literal_distributions(kernel), "cross", "random", *open_ones)
 
 
-def _probe(name: str, purpose: str, preludes: tuple[str, ...]) -> tuple[Kernel, Kernel]:
+def _probe(name: str, purpose: str, needs: Mapping[str, tuple[str, ...]] | None = None) -> tuple[Kernel, Kernel]:
     """The base form and the variant `literal`."""
     width, operations = PROBES[name]
 
@@ -88,7 +89,8 @@ def _probe(name: str, purpose: str, preludes: tuple[str, ...]) -> tuple[Kernel, 
             purpose="the same with operands written into the text" if literal else purpose,
             distributions=probe_rows.literal_distributions(name) if literal else _distributions(name),
             generate=_inputs,
-            preludes=preludes,
+            preludes=("int64_limbs", "probe"),
+            needs=needs or {},
             schedules=("forward",),
             reduces=None,
             probe=Probe(tuple(operations), probe_rows.literals(name) if literal else (), OPEN, UNDEFINED),
@@ -98,9 +100,10 @@ def _probe(name: str, purpose: str, preludes: tuple[str, ...]) -> tuple[Kernel, 
 
 
 KERNELS: tuple[Kernel, ...] = (
-    *_probe("probe_int32", "32-bit arithmetic, order, selection and logic", ("int64_limbs", "probe")),
-    *_probe("probe_bits", "shifts, rotates, bit fields, counts of bits", ("int64_limbs", "probe")),
-    *_probe("probe_div", "division and remainder", ("int64_limbs", "probe")),
+    *_probe("probe_int32", "32-bit arithmetic, order, selection and logic"),
+    *_probe("probe_bits", "shifts, rotates, bit fields, counts of bits"),
+    *_probe("probe_div", "division and remainder"),
+    *_probe("probe_int64", "native 64-bit arithmetic", {"wgsl": ("shader-int64",)}),
 )
 
 

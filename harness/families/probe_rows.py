@@ -6,7 +6,7 @@ Operands are kept where every language says what comes out; what one leaves open
 
 import functools
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from cpu_ref.probe import PROBES
@@ -95,6 +95,17 @@ def _of_24_bits_signed(w: Words) -> Words:
     return [((v & 0xFFFFFF) - ((v & 0x800000) << 1)) % 2**32 for v in w]
 
 
+def _wide_count(w: Words) -> Words:
+    """A shift amount below 64."""
+    return [*w[:2], w[2] & 63, *w[3:]]
+
+
+def _wide_divisor(w: Words) -> Words:
+    """Neither 0 nor the quotient that leaves the type."""
+    overflows = w == [0, 2**31, 2**32 - 1, 2**32 - 1]
+    return [*w[:2], 3 if overflows or not any(w[2:]) else w[2], 0 if overflows else w[3]]
+
+
 DOMAINS: dict[str, Callable[[Words], Words]] = {
     "mul24_u": _of_24_bits,
     "mul24_s": _of_24_bits_signed,
@@ -105,11 +116,14 @@ DOMAINS: dict[str, Callable[[Words], Words]] = {
     "field": _field,
     **{name: _divisor for name in ("div_u32", "rem_u32", "negated_div_u", "address")},
     **{name: _signed_divisor for name in ("div_s32", "rem_s32", "floored_s32", "negated_div_s")},
+    **{name: _wide_count for name in ("shift_64", "shift_s64", "rotate_64")},
+    **{name: _wide_divisor for name in ("divide_u64", "divide_s64", "remainder_s64")},
     **{name: _narrow_divisor for name in ("narrow_u", "narrow_div_s", "narrow_rem_s")},
 }
 """Operation -> where its operands are put, so that no language leaves the result open. Others take any."""
 
 SIGNED_REMAINDERS = ("rem_s32", "floored_s32", "narrow_rem_s", "by_constant_rem_s")
+OF_64_BITS = tuple(n for n in PROBES["probe_int64"][1] if n not in ("remainder_s64", "abs_s64", "mul_sat_s64"))
 
 CLASSES: dict[str, dict[str, tuple[str, ...]]] = {
     "probe_int32": {"edges": tuple(n for n in PROBES["probe_int32"][1] if n != "abs_s32"), "absolute": ("abs_s32",)},
@@ -126,6 +140,12 @@ CLASSES: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "signed": ("div_s32", "rem_s32", "negated_div_s", "narrow_div_s", "by_constant_div_s"),
         "rem_negative": SIGNED_REMAINDERS,
+    },
+    "probe_int64": {
+        "edges": OF_64_BITS,
+        "rem_negative": ("remainder_s64",),
+        "absolute": ("abs_s64",),
+        "saturating": ("mul_sat_s64",),
     },
 }
 """By kernel, the distributions whose rows are also written as literals, and the operations in each."""
@@ -167,6 +187,10 @@ COUNTED = ("shift", "rotate", "funnel", "shift_16", "shift_8")
 
 def _edges(kernel: str, operations: Sequence[str]) -> list[Row]:
     rows = [_kept(kernel, name, quad) for name in operations for quad in QUADS]
+    for name in operations if kernel == "probe_int64" else ():
+        rows += [_kept(kernel, name, (x, y, y, x)) for x in (2**32 - 1, 2**31) for y in (1, 2**32 - 1)]
+    if "rotate_64" in operations:
+        rows += [_kept(kernel, "rotate_64", (0x89ABCDEF, 0x01234567, n)) for n in range(0, 64, 7)]
     for name in set(operations) & set(COUNTED[:2]):
         rows += [_kept(kernel, name, (0x80C08001, count, 0x7FFF0001)) for count in range(32)]
     if "shift_wide" in operations:
@@ -183,6 +207,20 @@ def _remainders() -> list[Row]:
     return signs + _edges("probe_div", SIGNED_REMAINDERS)
 
 
+def _judged_everywhere(kernel: str) -> list[str]:
+    """Operations whose faults have no distribution of their own, and the one signed remainder of what is not negative."""
+    return [n for n in PROBES[kernel][1] if n not in (*SIGNED_REMAINDERS[1:], "remainder_s64", "mul_sat_s64")]
+
+
+def _crossed(kernel: str, name: str) -> Iterator[Row]:
+    """The operation on every pair of edges, or every edge by every amount."""
+    if DOMAINS.get(name) == _wide_count:
+        yield from (_kept(kernel, name, (a, a ^ 1, n)) for a in EDGES for n in range(64))
+    else:
+        second = range(32) if name in COUNTED else EDGES
+        yield from (_kept(kernel, name, (a, b, b ^ a, a)) for a in EDGES for b in second)
+
+
 @functools.cache
 def table(kernel: str, distribution: str) -> tuple[Row, ...]:
     """The rows of a distribution that is a table."""
@@ -192,15 +230,12 @@ def table(kernel: str, distribution: str) -> tuple[Row, ...]:
             _unnegative(kernel, (_kept(kernel, name, (1000 + i, 7, 9, 5)) for i, name in enumerate(operations)))
         )
     if distribution == "cross":
-        second = {name: range(32) if name in COUNTED else EDGES for name in operations}
-        names = [name for name in operations if kernel != "probe_div" or name not in SIGNED_REMAINDERS[1:]]
-        rows = (_kept(kernel, n, (a, b, b ^ a, a)) for n in names for a in EDGES for b in second[n])
-        return tuple(_unnegative(kernel, rows))
+        return tuple(_unnegative(kernel, (r for name in _judged_everywhere(kernel) for r in _crossed(kernel, name))))
     if distribution == "zero":
         return tuple(row(kernel, n, (a, 0)) for n in operations[:4] for a in (7, 0, 1, 2**31, 2**32 - 1))
     if distribution == "overflow":
         return tuple(row(kernel, n, (-(2**31), -1)) for n in ("div_s32", "rem_s32"))
-    if distribution == "rem_negative":
+    if (kernel, distribution) == ("probe_div", "rem_negative"):
         return tuple(dict.fromkeys([*of_faults(kernel, distribution), *_remainders()]))
     edges = _unnegative(kernel, _edges(kernel, CLASSES[kernel][distribution]))
     return tuple(dict.fromkeys([*of_faults(kernel, distribution), *edges]))
@@ -208,10 +243,10 @@ def table(kernel: str, distribution: str) -> tuple[Row, ...]:
 
 def randomly(kernel: str, stream: str, count: int) -> list[Row]:
     """Rows of all operations in turn; operands of random lengths, half of them negative."""
-    width, operations = PROBES[kernel]
+    width, _ = PROBES[kernel]
     words = [int(w) for w in random_words(stream, count * width)]
     operands = [((w & 0xFFFFFFFF) >> (w >> 32 & 31)) ^ (0xFFFFFFFF if w >> 40 & 1 else 0) for w in words]
-    names = [n for n in operations if kernel != "probe_div" or n not in SIGNED_REMAINDERS[1:]]
+    names = _judged_everywhere(kernel)
     rows = (_kept(kernel, names[i % len(names)], operands[i * width : (i + 1) * width]) for i in range(count))
     return _unnegative(kernel, rows)
 
