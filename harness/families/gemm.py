@@ -170,14 +170,14 @@ _GEMM_FULL = [
     ((512, 512, 512), "whole tiles, enough workgroups to fill a GPU"),
     ((1024, 1024, 1024), "several dispatches, the speed shape"),
 ]
+_PROJECTION = [((64, 768, 768), "a transformer's square projection")]
 _GEMM_I64_QUICK = [
     ((33, 65, 100), "K is no multiple of any tile, M and N one past a tile"),
-    ((64, 768, 768), "a transformer's square projection"),
     ((8, 8, 65537), "the longest K: 2049 tiles, the last of one term"),
 ]
 _GEMM_I8_QUICK = [
     ((33, 65, 101), "rows begin at every byte of a word"),
-    ((64, 768, 768), "a transformer's square projection: whole words only"),
+    ((33, 68, 128), "whole words only"),
     ((9, 7, 16385), "a long K, odd in all"),
 ]
 _GEMM_I8_WORDS = [
@@ -244,7 +244,6 @@ def _quick(seed: int) -> list[Case]:
         *_distributed("gemm_i8", (17, 33, 1501), seed),
         *_packed(seed),
         *_distributed("gemm_f32", (33, 65, 100), seed),
-        *_distributed("gemm_f32", (64, 768, 768), seed),
     ]
 
 
@@ -253,9 +252,10 @@ def _full(seed: int) -> list[Case]:
         *_quick(seed),
         *shaped("gemm_i32", _GEMM_FULL, seed),
         *_distributed("gemm_i32", (64, 768, 768), seed),
-        *shaped("gemm_i32_i64", _GEMM_FULL[:1], seed),
+        *shaped("gemm_i32_i64", _PROJECTION + _GEMM_FULL[:1], seed),
         *_distributed("gemm_i32_i64", (64, 768, 768), seed),
-        *shaped("gemm_i8", _GEMM_FULL, seed),
+        *shaped("gemm_i8", _PROJECTION + _GEMM_FULL, seed),
+        *_distributed("gemm_f32", (64, 768, 768), seed),
         case_of("gemm_i8", _EDGE_I8, "edge", seed, catches(gemm_inputs.INTEGERS["edge"])),
     ]
 
