@@ -199,8 +199,9 @@ class Reference:
     def _ask(self, name: str, case: Case, out: Path | None = None) -> dict[str, Any]:
         paths, _ = self.inputs.of(case)
         given: dict[str, Any] = dict(paths)
-        if name == "reference" and case.model:  # the reference reads the released file with a parser of its own
-            given["w"] = {"gguf": str(verified(case.model)), "tensor": dict(case.extra)["tensor"]}
+        tensor = dict(case.extra).get("tensor", "")
+        if name == "reference" and case.model and tensor.endswith(".weight"):  # it has a parser of its own for the file
+            given["w"] = {"gguf": str(verified(case.model)), "tensor": tensor}
         scratch = out or self.inputs.folder / f"{case.version}-{name}.bin"
         request = {"op": "compute", "id": case.id, "kernel": case.kernel, "dims": case.dims}
         request["options"] = base(case.kernel).chosen(case)

@@ -1,6 +1,7 @@
 """The layer kernels' references: both against the document's formulas, contracts at their edge, data that plants what it says."""
 
 import math
+import os
 
 import numpy as np
 import pytest
@@ -9,10 +10,10 @@ from cpu_ref.errors import Refused
 from cpu_ref.layers import LAYERS
 from cpu_ref.second.errors import Refused as SecondRefused
 from cpu_ref.second.layers import LAYERS as SECOND
-from harness import presets
+from harness import models, presets
 from harness.cases import Case, parse_case
 from harness.errors import UsageError
-from harness.families import attention, layers
+from harness.families import attention, layers, real_activations
 from harness.kernels import base
 
 KERNELS = [k.name for k in (*layers.KERNELS, *attention.KERNELS)]
@@ -198,3 +199,15 @@ def test_sizes_that_do_not_fit_together_are_refused_in_one_line(text: str) -> No
     with pytest.raises(UsageError) as error:
         parse_case(text)
     assert "\n" not in str(error.value)
+
+
+def test_real_cases_are_the_stages_of_the_forward_pass() -> None:
+    """What the reference makes of each real case is the stage that its id names (where SAMEBITS_MODELS holds the model)."""
+    if not os.environ.get("SAMEBITS_MODELS") or not models.location(real_activations.MODEL).is_file():
+        pytest.skip("SAMEBITS_MODELS holds no model")
+    real = [c for c in presets.cases("full") if c.dist == "real" and c.kernel in KERNELS]
+    assert {c.kernel for c in real} == real_activations.KERNELS
+    _, stages = real_activations.forward_pass(real_activations.MODEL)
+    for case in real:
+        first, second = both(case, base(case.kernel).generate(case))
+        assert first == second == stages[dict(case.extra)["tensor"]].reshape(-1).tolist(), case.id

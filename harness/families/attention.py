@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 from harness import schedules
 from harness.cases import Case
-from harness.families import attention_inputs, catches
+from harness.families import attention_inputs, catches, real_activations
+from harness.families.layers_inputs import Arrays
 from harness.plans import Kernel, Pass, Tensor, bands
 
 LANES = 64
@@ -67,6 +68,10 @@ def _softmax_scratch(case: Case) -> int:
     return 4 * schedules.PARTS * case.dims["h"] * case.dims["t"]
 
 
+def _inputs(case: Case) -> Arrays:
+    return real_activations.real_inputs(case) if case.dist == "real" else attention_inputs.attention_inputs(case)
+
+
 def _attention(name: str, shape: tuple[str, ...], inputs: tuple[Tensor, ...], output: Tensor, **more: object) -> Kernel:
     return Kernel(
         name=name,
@@ -75,8 +80,8 @@ def _attention(name: str, shape: tuple[str, ...], inputs: tuple[Tensor, ...], ou
         shape=shape,
         inputs=inputs,
         output=output,
-        distributions=tuple(attention_inputs.DISTRIBUTIONS[name]),
-        generate=attention_inputs.attention_inputs,
+        distributions=(*attention_inputs.DISTRIBUTIONS[name], *(("real",) if name in real_activations.KERNELS else ())),
+        generate=_inputs,
         preludes=("int64_limbs", "terms"),
         refused=_refused,
         **more,  # type: ignore[arg-type]
@@ -169,7 +174,10 @@ def _of(preset: str, seed: int) -> list[Case]:
 
 def cases(preset: str, seed: int) -> list[Case]:
     """The family's share of a preset; `full` holds `quick`."""
-    return _of(preset, seed) if preset in ("tiny", "quick") else [*_of("quick", seed), *_of("full", seed)]
+    if preset in ("tiny", "quick"):
+        return _of(preset, seed)
+    real = real_activations.cases(frozenset(kernel.name for kernel in KERNELS), seed)
+    return [*_of("quick", seed), *_of("full", seed), *real]
 
 
 SELF_TESTS = {k.name: _case(k, _SHAPES[k.name]["tiny"]["full"][-1], "full", 0) for k in KERNELS}

@@ -5,7 +5,7 @@ from itertools import product
 
 from harness import schedules
 from harness.cases import Case
-from harness.families import catches, layers_inputs
+from harness.families import catches, layers_inputs, real_activations
 from harness.plans import Kernel, Pass, Tensor, bands
 
 Passes = Callable[[Case, str], tuple[Pass, ...]]
@@ -84,6 +84,10 @@ def _choice_scratch(case: Case) -> int:
     return 3 * schedules.PARTS * case.dims["m"]
 
 
+def _inputs(case: Case) -> layers_inputs.Arrays:
+    return real_activations.real_inputs(case) if case.dist == "real" else layers_inputs.layer_inputs(case)
+
+
 def _layer(name: str, shape: tuple[str, ...], inputs: tuple[Tensor, ...], output: Tensor, **more: object) -> Kernel:
     return Kernel(
         name=name,
@@ -92,8 +96,8 @@ def _layer(name: str, shape: tuple[str, ...], inputs: tuple[Tensor, ...], output
         shape=shape,
         inputs=inputs,
         output=output,
-        distributions=tuple(layers_inputs.DISTRIBUTIONS[name]),
-        generate=layers_inputs.layer_inputs,
+        distributions=(*layers_inputs.DISTRIBUTIONS[name], *(("real",) if name in real_activations.KERNELS else ())),
+        generate=_inputs,
         **more,  # type: ignore[arg-type]
     )
 
@@ -267,7 +271,10 @@ def _of(preset: str, seed: int) -> list[Case]:
 
 def cases(preset: str, seed: int) -> list[Case]:
     """The family's share of a preset; `full` holds `quick`."""
-    return _of(preset, seed) if preset in ("tiny", "quick") else [*_of("quick", seed), *_of("full", seed)]
+    if preset in ("tiny", "quick"):
+        return _of(preset, seed)
+    real = real_activations.cases(frozenset(kernel.name for kernel in KERNELS), seed)
+    return [*_of("quick", seed), *_of("full", seed), *real]
 
 
 SELF_TESTS = {
