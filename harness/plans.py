@@ -107,12 +107,12 @@ class Kernel:
     `shape` names the dimensions of its cases, `reduces` the one whose order a schedule chooses: None where there is none,
     and then `schedules` is `forward` alone. `scratch` counts the words that `split_k` keeps between its passes: PARTS
     outputs unless the kernel says otherwise. `needs` names device features by language, `multiples` what a dimension must
-    be a multiple of, `options` what else a case id may hold, with the values: one alone is a matter of the data, of
-    several the first is meant where none is given, `refused` the fault of a case that the kernel does not take for
-    another reason, or an empty text. `control`: its result is not defined to the bit, so it has no reference and is
-    never judged right or wrong. `unit` is the feature of ours by which a device tells that it has hardware for what the
-    kernel is made of, where there is such a thing: advertised, which is not yet correct.
-    `probe`: what a kernel of many small operations is beside.
+    be a multiple of. Of what else a case id may hold, with the values, `options` are a matter of the meaning (the first is
+    meant where none is given) and `sources` of the data alone. `refused` is the fault of a case that the kernel does not
+    take for another reason, or an empty text. `control`: its result is not defined to the bit, so it has no reference and
+    is never judged right or wrong. `unit` is the feature of ours by which a device tells that it has hardware for what the
+    kernel is made of, where there is such a thing: advertised, which is not yet correct. `probe`: what a kernel of many
+    small operations is beside.
     """
 
     name: str
@@ -134,6 +134,7 @@ class Kernel:
     needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     multiples: Mapping[str, int] = field(default_factory=dict)
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     refused: Callable[[Case], str] | None = None
     control: bool = False
     unit: str | None = None
@@ -163,19 +164,20 @@ class Kernel:
         model = ["model", "tensor"] if case.dist == "real" else []
         if [n for n in given if n in ("model", "tensor")] != model:
             raise UsageError(f"case {case.id!r}: model= and tensor= go with dist=real, and only they")
-        if list(given) != [n for n in self.options if n in given] + model:
-            known = ", ".join(f"{n}={'|'.join(v)}" for n, v in self.options.items()) or "none"
+        words = {**self.options, **self.sources}
+        if list(given) != [n for n in words if n in given] + model:
+            known = ", ".join(f"{n}={'|'.join(v)}" for n, v in words.items()) or "none"
             raise UsageError(f"case {case.id!r}: {self.name} has no such option, or not in this order; it has {known}")
         if self.refused and (fault := self.refused(case)):
             raise UsageError(f"case {case.id!r}: {fault}")
-        for name, values in self.options.items():
+        for name, values in words.items():
             if name in given and given[name] not in values:
                 raise UsageError(f"case {case.id!r}: {name} is {' or '.join(values)}")
 
     def chosen(self, case: Case) -> dict[str, str]:
-        """The value of each option of several values in `case`: what the reference is told."""
+        """The value of each option in `case`: what the reference is told."""
         given = dict(case.extra)
-        return {name: given.get(name, values[0]) for name, values in self.options.items() if len(values) > 1}
+        return {name: given.get(name, values[0]) for name, values in self.options.items()}
 
     def terms(self, case: Case) -> int:
         """The length of the reduction whose order a schedule chooses, 0 where there is none."""

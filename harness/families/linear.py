@@ -59,7 +59,7 @@ def _linear(block: str, variant: str, stem: str, purpose: str, **more: object) -
         distributions=(*linear_inputs.distributions(name), "real"),
         generate=linear_inputs.linear_inputs,
         multiples={"k": linear_inputs.BLOCK},
-        options={"bias": ("1",)},
+        sources={"bias": ("1",)},
         **more,  # type: ignore[arg-type]
     )
 

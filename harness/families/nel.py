@@ -139,7 +139,7 @@ def _kernel(
         distributions=(*DISTRIBUTIONS[name], *nel_stages.SETS),
         generate=nel_inputs,
         preludes=() if stem else ("int64_limbs", "int32_words", *(("terms",) if reduces else ())),
-        options={"stage": nel_stages.STAGES[name]},
+        sources={"stage": nel_stages.STAGES[name]},
         schedules=schedules.NAMES if reduces else ("forward",),
         reduces=reduces,
         refused=_refused,
