@@ -123,10 +123,9 @@ static wide u128_div(wide a, wide b) {
     wide quotient = a;
     wide rest = i128_make(i64_make(0u, 0u), i64_make(0u, 0u));
     for (u32 step = 0u; step < 128u; step++) {
-        const u32 carry = rest.w >> 31u;
         rest = i128_add(i128_shl(rest, 1u), u128_shr(quotient, 127u));
         quotient = i128_shl(quotient, 1u);
-        if (carry == 1u || u128_less(rest, b) == 0u) {
+        if (u128_less(rest, b) == 0u) {
             rest = i128_sub(rest, b);
             quotient = i128_add(quotient, one);
         }

@@ -113,16 +113,15 @@ static limbs i64_round_away(limbs a, u32 n) {
     return rounded;
 }
 
-// floor(a / b) of unsigned words, digit by digit: as the dividend leaves at the top, the quotient comes in below it. All
-// ones for b = 0.
+// floor(a / b) of unsigned words, digit by digit: as the dividend leaves at the top, the quotient comes in below it. What
+// is left is part of the dividend, so it never leaves the word. All ones for b = 0.
 static u32 u32_div(u32 a, u32 b) {
     u32 quotient = a;
     u32 rest = 0u;
     for (u32 step = 0u; step < 32u; step++) {
-        const u32 carry = rest >> 31u;
         rest = (rest << 1u) | (quotient >> 31u);
         quotient = quotient << 1u;
-        if (carry == 1u || rest >= b) {
+        if (rest >= b) {
             rest -= b;
             quotient |= 1u;
         }
@@ -135,10 +134,9 @@ static limbs u64_div(limbs a, limbs b) {
     limbs quotient = a;
     limbs rest = i64_make(0u, 0u);
     for (u32 step = 0u; step < 64u; step++) {
-        const u32 carry = rest.y >> 31u;
         rest = i64_make((rest.x << 1u) | (quotient.y >> 31u), (rest.y << 1u) | (rest.x >> 31u));
         quotient = i64_shl(quotient, 1u);
-        if (carry == 1u || u64_less(rest, b) == 0u) {
+        if (u64_less(rest, b) == 0u) {
             rest = i64_sub(rest, b);
             quotient = i64_make(quotient.x | 1u, quotient.y);
         }

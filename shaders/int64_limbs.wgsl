@@ -112,16 +112,15 @@ fn i64_round_away(a: limbs, n: u32) -> limbs {
     return rounded;
 }
 
-// floor(a / b) of unsigned words, digit by digit: as the dividend leaves at the top, the quotient comes in below it. All
-// ones for b = 0.
+// floor(a / b) of unsigned words, digit by digit: as the dividend leaves at the top, the quotient comes in below it. What
+// is left is part of the dividend, so it never leaves the word. All ones for b = 0.
 fn u32_div(a: u32, b: u32) -> u32 {
     var quotient = a;
     var rest = 0u;
     for (var step = 0u; step < 32u; step++) {
-        let carry = rest >> 31u;
         rest = (rest << 1u) | (quotient >> 31u);
         quotient = quotient << 1u;
-        if (carry == 1u || rest >= b) {
+        if (rest >= b) {
             rest -= b;
             quotient |= 1u;
         }
@@ -134,10 +133,9 @@ fn u64_div(a: limbs, b: limbs) -> limbs {
     var quotient: limbs = a;
     var rest: limbs = i64_make(0u, 0u);
     for (var step = 0u; step < 64u; step++) {
-        let carry = rest.y >> 31u;
         rest = i64_make((rest.x << 1u) | (quotient.y >> 31u), (rest.y << 1u) | (rest.x >> 31u));
         quotient = i64_shl(quotient, 1u);
-        if (carry == 1u || u64_less(rest, b) == 0u) {
+        if (u64_less(rest, b) == 0u) {
             rest = i64_sub(rest, b);
             quotient = i64_make(quotient.x | 1u, quotient.y);
         }

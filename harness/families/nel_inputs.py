@@ -180,10 +180,12 @@ def _scores_near(case: Case) -> dict[str, Ints]:
 def _scores_steps(case: Case) -> dict[str, Ints]:
     """Distances at each step of 128 and beside it, up to where nothing weighs: every entry under every power."""
     m, p = _size(case, "m", "p")
-    d = np.arange(4 * m * p) * 7 % 1100
+    d = np.arange(4 * m * p) * 487 % 1100
     s = -128 * d + _draw(case, "s", (4 * m * p,), 0, 2) - 1
     s = s.reshape(4, m, p) + 60000
     s[:, :, 0] = 60000
+    s[0, :, 1:] = FAR  # in the first head alone beside the largest: the only entry that weighs 1 under 15 powers
+    s[0, :, 1:2] = 60000 - 128 * 960
     return {"s": s}
 
 
