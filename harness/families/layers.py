@@ -217,7 +217,7 @@ _SHAPES: Mapping[str, Mapping[str, Mapping[str, tuple[tuple[int, ...], ...]]]] =
         "full": {"full": ((28, 1536),), "table": ((28, 1536),), "ties": ((28, 1536),)},
     },
     "rmsnorm": {
-        "tiny": {"full": ((1, 1), (2, 37)), "magnitudes": ((94, 3),)},
+        "tiny": {"full": ((1, 1), (2, 37)), "magnitudes": ((6, 3),), "edge": ((1, 5),)},
         "quick": {
             "full": ((1, 1), (4, 576)),
             "magnitudes": ((94, 33),),
