@@ -35,5 +35,6 @@ VERSION = {
     "probe_bits": "1",
     "probe_div": "1",
     "probe_int64": "1",
+    "probe_pack": "1",
 }
 """Version of each kernel's reference; part of the case version, raised when a digest may change."""

@@ -230,10 +230,63 @@ INT64: dict[str, Operation] = {
     "count_64": lambda a, b, c, d: (64 - (a | b << 32).bit_length(), (a | b << 32).bit_count()),
 }
 
+
+def _pack(parts: Sequence[int]) -> int:
+    return sum((part & 255) << 8 * i for i, part in enumerate(parts))
+
+
+def _half(a: int, *_: int) -> tuple[int, int, int]:
+    """A finite fp16 times 2^24 in two words, and the bits of the float of the same value."""
+    sign, exponent, fraction = a >> 15 & 1, a >> 10 & 31, a & 1023
+    steps = fraction if exponent == 0 else (1024 | fraction) << exponent - 1
+    value = (-steps if sign else steps) % WIDE
+    top = steps.bit_length() - 1
+    mantissa = (steps << 23 >> top) & (1 << 23) - 1 if steps else 0
+    return value % WORD, value >> 32, sign << 31 | (top - 24 + 127 << 23 if steps else 0) | mantissa
+
+
+def _vector(what: Callable[[int, int], int]) -> Operation:
+    """By components of (a, b, c, d) and (d, c, b, a)."""
+    return lambda a, b, c, d: [what(x, y) for x, y in ((a, d), (b, c), (c, b), (d, a))]
+
+
+def _arithmetic(x: int, y: int) -> int:
+    return x * y + (x ^ y) - (y >> 3)
+
+
+def _threes(a: int, b: int, c: int, d: int) -> tuple[int, ...]:
+    """Two vectors of three, the middle of one replaced."""
+    three = [[a, b, c], [d, a, b]]
+    three[a & 1 ^ 1][1] = c ^ 5
+    return *three[a & 1], three[a & 1 ^ 1][1]
+
+
+PACK: dict[str, Operation] = {
+    "unpack_s8": lambda a, b, c, d: [signed(a >> n, 8) for n in (0, 8, 16, 24)],
+    "unpack_u8": lambda a, b, c, d: [a >> n & 255 for n in (0, 8, 16, 24)],
+    "pack": lambda *words: (_pack(words),) * 3,
+    "pack_clamp": lambda *words: (
+        _pack([_clamp(signed(w), -128, 127) for w in words]),
+        _pack([min(w, 255) for w in words]),
+    ),
+    "sum_of_bytes": lambda a, b, c, d: (
+        sum(signed(a >> n, 8) for n in (0, 8, 16, 24)),
+        signed(a, 16) + signed(a >> 16, 16),
+    ),
+    "half": _half,
+    "vector_arithmetic": _vector(_arithmetic),
+    "scalar_arithmetic": _vector(_arithmetic),
+    "vector_least": _vector(min),
+    "vector_chosen": _vector(lambda x, y: y if signed(x) < signed(y) else x),
+    "shift_halves": lambda a, b, c, d: ((a & 0xFFFF) << b & 0xFFFF | (a >> 16 << b & 0xFFFF) << 16,),
+    "vectors_of_three": _threes,
+}
+
 PROBES: Mapping[str, tuple[int, dict[str, Operation]]] = {
     "probe_int32": (4, INT32),
     "probe_bits": (4, BITS),
     "probe_div": (4, DIV),
     "probe_int64": (4, INT64),
+    "probe_pack": (4, PACK),
 }
 """By kernel: operand words of a row, and its operations in the order of their numbers."""

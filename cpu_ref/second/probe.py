@@ -295,10 +295,73 @@ INT64: dict[str, Operation] = {
     "count_64": _count_64,
 }
 
+
+def _bytes(a: Bits) -> list[Bits]:
+    return [a[:, n : n + 8] for n in (0, 8, 16, 24)]
+
+
+def _sum_of(parts: Sequence[Bits]) -> Bits:
+    total = np.zeros((len(parts[0]), 32), bool)
+    for part in parts:
+        total = _wrapping_sum(total, widen(part, 32, sign=True))
+    return total
+
+
+def _clamped(x: Bits, low: int, high: int, sign: bool) -> Bits:
+    return _least(_most(x, constant(low, x), sign), constant(high, x), sign)[:, :8]
+
+
+def _half(a: Bits, b: Bits, c: Bits, d: Bits) -> list[Bits]:
+    """The significand moved to its place; the float's exponent from where the highest bit then is."""
+    exponent = number(a[:, 10:15])
+    significand = np.concatenate([a[:, :10], (exponent > 0)[:, None], np.zeros((len(a), 53), bool)], axis=1)
+    steps = shift(significand, np.maximum(exponent, 1) - 1)
+    value = pick(a[:, 15], neg(steps), steps)
+    top, zero = highest(steps), ~some(steps)
+    mantissa = shift(steps, 23 - top)[:, :23]
+    float_exponent = from_number(np.where(zero, 0, top + 103), 8)
+    bits = np.concatenate([mantissa, float_exponent, a[:, 15:16]], axis=1)
+    return [value[:, :32], value[:, 32:], bits]
+
+
+def _by_components(what: Callable[[Bits, Bits], Bits]) -> Operation:
+    return lambda a, b, c, d: [what(x, y) for x, y in ((a, d), (b, c), (c, b), (d, a))]
+
+
+def _arithmetic(x: Bits, y: Bits) -> Bits:
+    return sub(_wrapping_sum(_low(x, y), x ^ y), shift(y, np.full(len(y), -3)))[0]
+
+
+def _threes(a: Bits, b: Bits, c: Bits, d: Bits) -> list[Bits]:
+    odd, changed = a[:, 0], c ^ constant(5, c)
+    return [pick(odd, d, a), pick(odd, a, b), pick(odd, b, c), changed]
+
+
+PACK: dict[str, Operation] = {
+    "unpack_s8": lambda a, b, c, d: [widen(x, 32, sign=True) for x in _bytes(a)],
+    "unpack_u8": lambda a, b, c, d: _bytes(a),
+    "pack": lambda *words: [np.concatenate([w[:, :8] for w in words], axis=1)] * 3,
+    "pack_clamp": lambda *words: [
+        np.concatenate([_clamped(w, -128, 127, True) for w in words], axis=1),
+        np.concatenate([_clamped(w, 0, 255, False) for w in words], axis=1),
+    ],
+    "sum_of_bytes": lambda a, b, c, d: [_sum_of(_bytes(a)), _sum_of([a[:, :16], a[:, 16:]])],
+    "half": _half,
+    "vector_arithmetic": _by_components(_arithmetic),
+    "scalar_arithmetic": _by_components(_arithmetic),
+    "vector_least": _by_components(lambda x, y: _least(x, y, False)),
+    "vector_chosen": _by_components(lambda x, y: pick(less(x, y, sign=True), y, x)),
+    "shift_halves": lambda a, b, c, d: [
+        np.concatenate([shift(half, number(b)) for half in (a[:, :16], a[:, 16:])], axis=1)
+    ],
+    "vectors_of_three": _threes,
+}
+
 PROBES: dict[str, tuple[int, dict[str, Operation]]] = {
     "probe_int32": (4, INT32),
     "probe_bits": (4, BITS),
     "probe_div": (4, DIV),
     "probe_int64": (4, INT64),
+    "probe_pack": (4, PACK),
 }
 """By kernel: operand words of a row, and its operations by number."""

@@ -48,10 +48,11 @@ UNDEFINED: Mapping[str, tuple[Language, ...]] = {"zero": ("cuda",), "overflow": 
 """C++: undefined behaviour."""
 
 REASONS = {
-    "known": "known answer: each operation once",
+    "known": "known answer: each operation once, but those with a distribution of their own",
     "edges": "operands at which carries, signs and types change; those of known faults",
     "wide": "shifts by the width and more: WGSL and OpenCL C take the amount modulo the width, here C++ by hand",
     "absolute": "absolute values, with that of the least integer, which has none in its type",
+    "clamped": "packing of what a byte does not hold",
     "saturating": "products that leave the type and saturate, and such that just fit",
     "unsigned": "unsigned division and remainder at edges; those of known faults",
     "signed": "signed division at edges, remainders of what is not negative",
@@ -103,6 +104,7 @@ KERNELS: tuple[Kernel, ...] = (
     *_probe("probe_int32", "32-bit arithmetic, order, selection and logic"),
     *_probe("probe_bits", "shifts, rotates, bit fields, counts of bits"),
     *_probe("probe_div", "division and remainder"),
+    *_probe("probe_pack", "packed bytes and halves, fp16 by integers, vectors beside scalars"),
     *_probe("probe_int64", "native 64-bit arithmetic", {"wgsl": ("shader-int64",)}),
 )
 

@@ -95,6 +95,16 @@ def _of_24_bits_signed(w: Words) -> Words:
     return [((v & 0xFFFFFF) - ((v & 0x800000) << 1)) % 2**32 for v in w]
 
 
+def _finite_half(w: Words) -> Words:
+    """An fp16 that is no infinity and no NaN."""
+    return [w[0] & ~0x4000 if w[0] >> 10 & 31 == 31 else w[0], *w[1:]]
+
+
+def _narrow_count(w: Words) -> Words:
+    """A shift amount below 16."""
+    return [w[0], w[1] & 15, *w[2:]]
+
+
 def _wide_count(w: Words) -> Words:
     """A shift amount below 64."""
     return [*w[:2], w[2] & 63, *w[3:]]
@@ -116,6 +126,8 @@ DOMAINS: dict[str, Callable[[Words], Words]] = {
     "field": _field,
     **{name: _divisor for name in ("div_u32", "rem_u32", "negated_div_u", "address")},
     **{name: _signed_divisor for name in ("div_s32", "rem_s32", "floored_s32", "negated_div_s")},
+    "half": _finite_half,
+    "shift_halves": _narrow_count,
     **{name: _wide_count for name in ("shift_64", "shift_s64", "rotate_64")},
     **{name: _wide_divisor for name in ("divide_u64", "divide_s64", "remainder_s64")},
     **{name: _narrow_divisor for name in ("narrow_u", "narrow_div_s", "narrow_rem_s")},
@@ -140,6 +152,10 @@ CLASSES: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "signed": ("div_s32", "rem_s32", "negated_div_s", "narrow_div_s", "by_constant_div_s"),
         "rem_negative": SIGNED_REMAINDERS,
+    },
+    "probe_pack": {
+        "edges": tuple(n for n in PROBES["probe_pack"][1] if n != "pack_clamp"),
+        "clamped": ("pack_clamp",),
     },
     "probe_int64": {
         "edges": OF_64_BITS,
@@ -209,7 +225,8 @@ def _remainders() -> list[Row]:
 
 def _judged_everywhere(kernel: str) -> list[str]:
     """Operations whose faults have no distribution of their own, and the one signed remainder of what is not negative."""
-    return [n for n in PROBES[kernel][1] if n not in (*SIGNED_REMAINDERS[1:], "remainder_s64", "mul_sat_s64")]
+    own = (*SIGNED_REMAINDERS[1:], "remainder_s64", "mul_sat_s64", "pack_clamp")
+    return [name for name in PROBES[kernel][1] if name not in own]
 
 
 def _crossed(kernel: str, name: str) -> Iterator[Row]:
@@ -226,9 +243,8 @@ def table(kernel: str, distribution: str) -> tuple[Row, ...]:
     """The rows of a distribution that is a table."""
     operations = list(PROBES[kernel][1])
     if distribution == "known":
-        return tuple(
-            _unnegative(kernel, (_kept(kernel, name, (1000 + i, 7, 9, 5)) for i, name in enumerate(operations)))
-        )
+        names = _judged_everywhere(kernel)
+        return tuple(_unnegative(kernel, (_kept(kernel, name, (1000 + i, 7, 9, 5)) for i, name in enumerate(names))))
     if distribution == "cross":
         return tuple(_unnegative(kernel, (r for name in _judged_everywhere(kernel) for r in _crossed(kernel, name))))
     if distribution == "zero":
