@@ -11,7 +11,7 @@
 # SAMEBITS names the command (samebits), PYTHON an interpreter (python3). All is run whatever comes of it; exits with the worst code, as docs/design.md ranks them.
 set -euo pipefail
 
-full=(opencl:intel-cpu opencl:pocl cuda_host:g++)
+full=(opencl:intel-cpu opencl:pocl)
 tiny=(opencl:pocl-loops opencl:pocl-loopvec opencl:pocl-repl cuda_host:g++-asan cuda_host:clang++-asan)
 
 smallest='
