@@ -1,13 +1,18 @@
 """The commands of profiles: parse, call, print, exit code. Part of `cli.py`."""
 
+import shlex
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from harness.errors import UsageError
 from harness.terminal import print_json, say
+
+if TYPE_CHECKING:
+    from harness.forward import Mismatch
+    from harness.profiles import Profile
 
 MOST_TOKENS = 1 << 20
 """Ids on a command line at most."""
@@ -149,7 +154,7 @@ def forward(
                 if stages or passes.is_layer(chosen, stage) or stage in ("embed", "hidden", "logits"):
                     click.echo(f"  {stage:16} {digest}")
             click.echo(f"  {'greedy':16} {','.join(map(str, p.finished.greedy))}")
-    _judge(mismatches)
+    _judge(chosen, mismatches, repeat=f"forward {_repeated(model, name, tokens, schedule)}")
 
 
 @click.command()
@@ -180,7 +185,7 @@ def generate(
         _print_head(result)
         for id_, run in made.items():
             click.echo(f"{id_}: {run.seconds:.1f} s\n  {','.join(map(str, run.greedy))}")
-    _judge(mismatches)
+    _judge(chosen, mismatches, repeat=f"generate {_repeated(model, name, tokens, schedule)} -n {count}")
 
 
 def _ids(text: str) -> list[int]:
@@ -207,7 +212,16 @@ def _print_head(result: dict[str, Any]) -> None:
     click.echo(f"contracts: {result['contracts']}")
 
 
-def _judge(mismatches: Sequence[object]) -> None:
+def _repeated(model: str, name: str, tokens: str, schedule: str | None) -> str:
+    """Arguments that repeat a pass, without its devices."""
+    arguments = [model, "--profile", name, "--tokens", tokens.replace(" ", "")]
+    return shlex.join(arguments + (["--schedule", schedule] if schedule else []))
+
+
+def _judge(chosen: "Profile", mismatches: "Sequence[Mismatch]", repeat: str) -> None:
     for mismatch in mismatches:
-        say(f"samebits: mismatch: {mismatch}")
+        operation = chosen.operation(mismatch.stage)
+        say(f"samebits: mismatch: {mismatch}{f' (op {operation})' if operation else ''}")
+        devices = "".join(f" --device {id_}" for id_ in dict.fromkeys((mismatch.against, mismatch.device)))
+        say(f"repeat it: samebits {repeat}{devices}")
     sys.exit(1 if mismatches else 0)

@@ -57,13 +57,16 @@ class Session:
     def __exit__(self, *exc: object) -> None:
         self._stack.close()
 
-    def compute(self, kernel: str, dims: Mapping[str, int], **inputs: Array) -> Array:
+    def compute(
+        self, kernel: str, dims: Mapping[str, int], options: Mapping[str, str] | None = None, /, **inputs: Array
+    ) -> Array:
         """The output of a kernel's base form; raises DeviceFailed where the device gives none, or no sure one.
 
-        The dimensions stand in the order of the kernel's shape; each input is in its tensor's element type.
+        The dimensions stand in the order of the kernel's shape; each input is in its tensor's element type. `options`: what
+        else an id of the kernel may hold.
         """
         entry = kernels.base(kernel)
-        case = Case(kernel, tuple(dims.items()), entry.distributions[0], 0)
+        case = Case(kernel, tuple(dims.items()), entry.distributions[0], 0, tuple((options or {}).items()))
         entry.check(case)
         folder = Path(tempfile.mkdtemp(dir=self._folder))
         try:

@@ -20,9 +20,13 @@ from harness.runners import Finished, Runner, Stage
 
 @dataclass(frozen=True)
 class Mismatch:
-    """The first wrong bit of a device: the stage, the element and both values, or what is missing altogether."""
+    """The first wrong bit of a device: the stage, the element and both values, or what is missing altogether.
+
+    `against`: the device that it was held to.
+    """
 
     device: str
+    against: str
     stage: str
     element: tuple[int, ...]
     expected: int | str
@@ -71,7 +75,7 @@ def forward(
     expected: dict[str, Stage] = {}
     with tempfile.TemporaryDirectory(prefix="samebits-forward-", ignore_cleanup_errors=True) as root:
         for device in _yardstick_first(devices):
-            taken = _Taken(device.id, expected, seen)
+            taken = _Taken(device.id, next(iter(passes), ""), expected, seen)
             folder = Path(root, str(len(passes))) if len(devices) > 1 else None
             if folder:
                 folder.mkdir()
@@ -86,8 +90,10 @@ def forward(
 class _Taken:
     """The stages of one device as they come, held to `expected` where that is not empty."""
 
-    def __init__(self, device: str, expected: dict[str, Stage], seen: Callable[[str, Stage], None]) -> None:
-        self.device, self.expected, self.seen = device, expected, seen
+    def __init__(
+        self, device: str, against: str, expected: dict[str, Stage], seen: Callable[[str, Stage], None]
+    ) -> None:
+        self.device, self.against, self.expected, self.seen = device, against, expected, seen
         self.stages: dict[str, Stage] = {}
         self._wrong: list[Mismatch] = []
 
@@ -96,7 +102,7 @@ class _Taken:
             _check_file(stage)
         self.stages[stage.name] = stage
         if self.expected and not self._wrong:
-            self._wrong += _difference(self.device, self.expected.get(stage.name), stage)
+            self._wrong += _difference(self.device, self.against, self.expected.get(stage.name), stage)
         if self.expected and stage.file:
             stage.file.unlink()
         self.seen(self.device, stage)
@@ -104,7 +110,7 @@ class _Taken:
     def mismatches(self) -> list[Mismatch]:
         """What differs, the first stage first."""
         missing = [name for name in self.expected if name not in self.stages]
-        return self._wrong + [Mismatch(self.device, name, (), "a stage", "none") for name in missing]
+        return self._wrong + [Mismatch(self.device, self.against, name, (), "a stage", "none") for name in missing]
 
 
 def generate(
@@ -118,7 +124,7 @@ def generate(
         expected = next(iter(found.values()), made).greedy
         for i, (a, b) in enumerate(zip(made.greedy, expected, strict=True)):
             if a != b:
-                mismatches.append(Mismatch(device.id, "greedy", (i,), b, a))
+                mismatches.append(Mismatch(device.id, next(iter(found)), "greedy", (i,), b, a))
                 break
         found[device.id] = made
     _one_model(list(found.values()))
@@ -135,16 +141,16 @@ def _check_file(stage: Stage) -> None:
         raise InternalError(f"stage {stage.name}: its file has digest {digest}, its runner says {stage.digest}")
 
 
-def _difference(device: str, expected: Stage | None, stage: Stage) -> list[Mismatch]:
+def _difference(device: str, against: str, expected: Stage | None, stage: Stage) -> list[Mismatch]:
     if expected is None:
-        return [Mismatch(device, stage.name, (), "no such stage", "a stage")]
+        return [Mismatch(device, against, stage.name, (), "no such stage", "a stage")]
     if expected.dims != stage.dims:
-        return [Mismatch(device, stage.name, (), f"dimensions {list(expected.dims)}", str(list(stage.dims)))]
+        return [Mismatch(device, against, stage.name, (), f"dimensions {list(expected.dims)}", str(list(stage.dims)))]
     if expected.digest == stage.digest:
         return []
     right, wrong = expected.values(), stage.values()
     place = tuple(int(i) for i in np.argwhere(right != wrong)[0])
-    return [Mismatch(device, stage.name, place, int(right[place]), int(wrong[place]))]
+    return [Mismatch(device, against, stage.name, place, int(right[place]), int(wrong[place]))]
 
 
 def _one_model(finished: Sequence[Finished]) -> None:

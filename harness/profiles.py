@@ -30,17 +30,25 @@ REFERENCES = {"reference": "cpu_ref", "second": "cpu_ref.second"}
 class Profile:
     """One profile.
 
-    `operations`: in the document's order, each with the kernels that compute it. `layer`: the stage whose digest stands for
-    a layer. `bare_tables`: table digests are of the bytes alone, without the header of common.md. `roots_module`: the module of
-    `cpu_ref` whose `roots()` makes the published hashes, if the document defines any.
+    `operations`: in the document's order, each with the kernels that compute it. `stages`: of each operation the stages that
+    it makes, without the layer. `layer`: the stage whose digest stands for a layer. `bare_tables`: table digests are of the
+    bytes alone, without the header of common.md. `roots_module`: the module of `cpu_ref` whose `roots()` makes the published
+    hashes, if the document defines any.
     """
 
     name: str
     profile_id: str
     operations: dict[str, tuple[str, ...]]
+    stages: dict[str, tuple[str, ...]]
     layer: str
     bare_tables: bool = False
     roots_module: str = ""
+
+    def operation(self, stage: str) -> str | None:
+        """The operation that makes `stage`, named with or without its layer; None for a stage that the profile has not."""
+        layer, _, rest = stage.partition(".")
+        name = rest if layer[:1] == "l" and layer[1:].isdigit() else stage
+        return next((operation for operation, made in self.stages.items() if name in made), None)
 
     @property
     def document(self) -> Path:
@@ -118,6 +126,19 @@ PROFILES = {
                 "residual": ("residual",),
                 "greedy": ("argmax",),
             },
+            stages={
+                "embedding": ("embed",),
+                "linear": ("q", "k", "v", "attn_out", "gate", "up", "down", "logits"),
+                "rmsnorm": ("attn_norm", "ffn_norm", "hidden"),
+                "rope": ("q_rope", "k_rope"),
+                "scores": ("scores",),
+                "softmax": ("softmax",),
+                "mix": ("mix",),
+                "silu": ("silu",),
+                "gate": ("act",),
+                "residual": ("x",),
+                "greedy": ("greedy",),
+            },
             layer="x",
         ),
         Profile(
@@ -135,6 +156,19 @@ PROFILES = {
                 "act": ("nel_act",),
                 "residual": ("nel_residual",),
                 "greedy": ("nel_argmax",),
+            },
+            stages={
+                "embedding": ("embed",),
+                "matmul": ("qkv.acc", "out.acc", "gate.acc", "up.acc", "down.acc", "logits"),
+                "requant": ("qkv", "pv", "out", "gate", "up", "down"),
+                "rmsnorm": ("rms1", "rms2", "hidden"),
+                "rope": ("rope",),
+                "scores": ("scores",),
+                "softmax": ("softmax",),
+                "mix": ("pv.acc",),
+                "act": ("act",),
+                "residual": ("res1", "res2"),
+                "greedy": ("greedy",),
             },
             layer="res2",
             bare_tables=True,

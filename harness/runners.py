@@ -140,9 +140,8 @@ class DeviceRunner:
     def forward(self, tokens: Sequence[int], folder: Path | None, seen: Callable[[Stage], None]) -> Finished:
         """See `Runner`."""
         values = np.zeros(0, np.int64)
-        with self._session() as session, self._refusals():
+        with self._refusals(), self._opened() as (session, model):
             begin = time.perf_counter()
-            model = self.passes.load(self.model)
             for number, (name, made) in enumerate(self.passes.run(session.compute, model, tokens)):
                 values = made.astype("<i8")
                 file = folder / f"{number}.i64" if folder else None
@@ -154,9 +153,8 @@ class DeviceRunner:
     def generate(self, tokens: Sequence[int], count: int, seen: Callable[[int], None]) -> Finished:
         """See `Runner`."""
         chosen, feed = list[int](), list(tokens)
-        with self._session() as session, self._refusals():
-            begin = time.perf_counter()
-            model, cache = self.passes.load(self.model), self.passes.Cache()
+        with self._refusals(), self._opened() as (session, model):
+            begin, cache = time.perf_counter(), self.passes.Cache()
             if len(tokens) + count > model.context:
                 raise InputRefused(
                     f"{self.id}: {len(tokens)} tokens and {count} new ones: this model's context holds {model.context}"
@@ -168,8 +166,11 @@ class DeviceRunner:
                 seen(feed[0])
         return Finished(model.sha256, chosen, round(time.perf_counter() - begin, 3))
 
-    def _session(self) -> Session:
-        return Session(self.device, self.schedule)
+    @contextmanager
+    def _opened(self) -> Iterator[tuple[Session, Any]]:
+        model = self.passes.load(self.model)  # what is refused is refused before the device is opened
+        with Session(self.device, self.schedule) as session:
+            yield session, model
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:

@@ -242,6 +242,9 @@ def test_a_mismatch_exits_1_with_one_line(model, monkeypatch, command):
     place = "l0.x[1, 3]" if command == "forward" else "greedy[2]"
     assert (done.exit_code, len(lines)) == (1, 1)
     assert lines[0].startswith(f"samebits: mismatch: wrong: {place} = ")
+    assert lines[0].endswith("(op residual)" if command == "forward" else "(op greedy)")
+    repeat = f"repeat it: samebits {command} {' '.join(arguments)} --device reference --device wrong"
+    assert repeat in done.stderr.splitlines()
 
 
 def test_a_file_that_changes_between_two_devices_is_noticed():
@@ -264,7 +267,6 @@ BAD_INPUT = {
     "a gap": (["--tokens", "1,,2"], "'' is no token id"),
     "an id outside the vocabulary": (["--tokens", "1,40"], "token 1 is 40: this model's ids go from 0 to 39"),
     "past the context": (["--tokens", ",".join("1" * 25)], "this model's context holds 24"),
-    "an unknown device": (["--tokens", "1", "--device", "lavapipe"], "device 'lavapipe': dyadic-q16 runs on reference"),
     "an unknown schedule": (["--tokens", "1", "--schedule", "sideways"], "unknown schedule 'sideways'"),
     "a schedule without a device": (["--tokens", "1", "--schedule", "tree"], "--schedule tree is for devices"),
     "no profile": (["--tokens", "1", "--profile", "lut5"], "unknown profile 'lut5'; there are dyadic-q16"),

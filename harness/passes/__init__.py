@@ -5,10 +5,17 @@ Each has `Cache()`, whose length is the positions so far, `load(source)`, which 
 `cpu_ref`'s do. Tokens and model are refused as the reference refuses them.
 """
 
+from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
+from typing import Any
+
+import numpy.typing as npt
 
 from harness.profiles import Profile
+
+Compute = Callable[..., npt.NDArray[Any]]
+"""Kernel, dimensions, options of its cases and inputs to its output: `Session.compute`."""
 
 
 def find(profile: Profile) -> ModuleType | None:

@@ -1,6 +1,6 @@
 """The forward pass of nel-mini-w8a8 on a device: each stage is one kernel's output, and the next kernels' input."""
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +10,11 @@ import numpy.typing as npt
 from cpu_ref.nel_mini_data import SHAPES, Model, load
 from cpu_ref.nel_mini_w8a8 import REQUANT, check_tokens
 from harness.families.nel_inputs import tables
+from harness.passes import Compute
 
 __all__ = ["Cache", "load", "run"]
 
 Array = npt.NDArray[Any]
-Compute = Callable[..., Array]
-"""Kernel, dimensions and inputs to its output: `Session.compute`."""
 
 
 class Cache:
