@@ -81,8 +81,10 @@ def parse_case(text: str) -> Case:
     if dist not in entry.distributions:
         raise UsageError(f"case {text!r}: no distribution {dist!r}; {kernel} has {', '.join(entry.distributions)}")
     case = Case(kernel, shape, dist, seed, tuple(values.items()))
-    if case.id != text or any(v < 1 for _, v in shape) or seed < 0:
-        raise UsageError(f"case {text!r}: not in canonical form (would be {case.id}), or a dimension below 1")
+    if any(v < 1 for _, v in shape) or seed < 0:
+        raise UsageError(f"case {text!r}: each dimension is 1 or more, the seed 0 or more")
+    if case.id != text:
+        raise UsageError(f"case {text!r}: not in canonical form; that is {case.id}")
     entry.check(case)
     return case
 

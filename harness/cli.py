@@ -75,7 +75,7 @@ def _running(command: Any) -> Any:
                 is_flag=False,
                 flag_value="last",
                 metavar="RECORD|GATE_RUN",
-                help="Go on with an interrupted run.",
+                help="Go on with an interrupted run: with its own command, and this.",
             ),
             click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
             click.option("--require-hardware", is_flag=True, help="Refuse software devices."),
@@ -252,7 +252,7 @@ def cases(preset: str | None, selectors: Sequence[str], as_json: bool) -> None:
     from harness import kernels
     from harness.cases import select
 
-    listed = presets.cases(preset) if preset else presets.all_cases()
+    listed = presets.cases(presets.pinned(preset)) if preset else presets.all_cases()
     if selectors:
         listed = select(listed, selectors)
     if as_json:

@@ -1,5 +1,6 @@
 """One command over several devices: each device's run, one at a time, sealed as a record each."""
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -46,6 +47,18 @@ class Options:
     memory_limit: int = WORKER_MEMORY
     shard: Shard | None = None
     optimiser_off: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises UsageError for what makes no sense."""
+        for seconds in (self.soak_seconds, self.budgets.run):
+            if seconds is not None and not math.isfinite(seconds):
+                raise UsageError(f"{seconds} seconds is no time; give a number of 1 or more")
+        if self.soak_seconds and self.preset != "soak":
+            raise UsageError(f"--time ends a soak, and the preset is {self.preset}; leave it out, or say --preset soak")
+        if self.resume == "":
+            raise UsageError(
+                "--resume names nothing; name a record or a gate run, or leave its value out for the last one"
+            )
 
 
 @dataclass

@@ -21,7 +21,7 @@ import numpy as np
 
 from harness.cases import Case
 from harness.digest import digest_array, digest_bytes
-from harness.errors import InternalError
+from harness.errors import Incomplete, InternalError
 from harness.folders import cache_folder, golden_root
 from harness.kernels import base, dimensions
 from harness.models import verified
@@ -87,7 +87,7 @@ class _Process:
         self.process: subprocess.Popen[str] | None = None
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The answer to one request; raises InternalError when the process dies, hangs or refuses."""
+        """The answer to one request; InternalError when the process dies, hangs or refuses, Incomplete when it cannot write."""
         if self.process is None:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", MODULES[self.name]],
@@ -112,6 +112,9 @@ class _Process:
             raise InternalError(f"the {self.name} process died (or took over {BUDGET_S:.0f} s) on {request['id']}")
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
+            if str(answer.get("detail")).startswith("'out'"):  # the disk's fault, and nobody's arithmetic
+                folder = cache_folder("reference")
+                raise Incomplete(f"{folder}: {answer['detail']}; SAMEBITS_CACHE_DIR or TMPDIR names one with room")
             raise InternalError(
                 f"the {self.name} refused {request['id']}: {answer['error']}: {answer.get('detail', '')}"
             )
@@ -119,13 +122,13 @@ class _Process:
 
     def close(self) -> None:
         """End the process."""
-        if self.process:
-            assert self.process.stdin and self.process.stdout
-            self.process.kill()
-            self.process.wait()
-            self.process.stdin.close()
-            self.process.stdout.close()
-            self.process = None
+        process, self.process = self.process, None  # another thread may be closing it too
+        if process:
+            assert process.stdin and process.stdout
+            process.kill()
+            process.wait()
+            process.stdin.close()
+            process.stdout.close()
 
 
 class Reference:

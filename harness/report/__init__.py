@@ -16,6 +16,7 @@ from harness.text import clean
 from harness.verdicts import SEVERITY, TABLE, Difference, Result
 
 FAILURES_SHOWN = 20
+VOIDS_SHOWN = 5
 STYLES = {"green": "green", "red": "bold red", "orange": "yellow", "grey": "dim", "blue": "blue", "hatched": "magenta"}
 GATES = {"PASS": "bold green", "FAIL": "bold red", "OPEN": "bold yellow", "VOID": "bold red"}
 
@@ -41,8 +42,10 @@ def print_gate(gate: Gate, runs: Sequence[Run], reduced: bool, judged: bool = Tr
     for text in waived_lines(gate.waived):
         out.print(text, style=STYLES["hatched"])
     for row in gate.rows:
-        for reason in row.void:
+        for reason in row.void[:VOIDS_SHOWN]:
             out.print(f"VOID {row.device.id}: {clean(reason)}", style="bold red")
+        if len(row.void) > VOIDS_SHOWN:
+            out.print(f"VOID {row.device.id}: and {len(row.void) - VOIDS_SHOWN} more reasons", style="bold red")
     if not judged:
         return
     if reduced:
