@@ -9,7 +9,6 @@ import pytest
 from harness import matrix, presets
 from harness.cases import parse_case
 from harness.devices import Device
-from harness.errors import UsageError
 from harness.records import Footer, Header, Planned, Run, System, Void
 from harness.verdicts import TABLE, Result
 
@@ -289,22 +288,3 @@ def test_all_conditions_together_are_a_pass() -> None:
     """The rules can be met."""
     gate = matrix.judge(two_vendors())
     assert (gate.gate, gate.missing, gate.exit_code(require_pass=True)) == ("PASS", [], 0)
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--timeout", "nan"], "no time"),
-        (["--preset", "soak", "--time", "inf"], "no time"),
-        (["--preset", "tiny", "--time", "5"], "--preset soak"),
-        (["--resume", ""], "names nothing"),
-    ],
-)
-def test_options_that_make_no_sense_are_refused_before_anything_runs(words: list[str], said: str) -> None:
-    """One line and exit code 2."""
-    from click.testing import CliRunner
-
-    from harness.cli import cli
-
-    with pytest.raises(UsageError, match=said):
-        CliRunner().invoke(cli, ["gate", *words], catch_exceptions=False, standalone_mode=False)
