@@ -12,7 +12,7 @@ import numpy as np
 
 from harness import backends, kernels
 from harness.cases import Case
-from harness.errors import DeviceFault
+from harness.errors import DeviceFault, Unsupported
 from harness.kernels import GUARD_WORDS, Buffer, Kernel, Language, Pass, Tensor
 from harness.worker import constants_of
 
@@ -122,17 +122,21 @@ def main(api: str) -> dict[str, Any]:
     return result
 
 
-def products(device: Any, language: Language) -> dict[str, list[int]]:
-    """By each form of gemm_i8 that the device has: the first of `packed_words` times each of them."""
+def products(device: Any, language: Language) -> dict[str, list[int] | str]:
+    """By each form of gemm_i8 that the device has: the first of `packed_words` times each of them, or what is unsupported."""
     case = Case("gemm_i8", (("m", 1), ("n", 8), ("k", 4)), "packed_words", 0)
     data = {name: array.tobytes() for name, array in kernels.base("gemm_i8").generate(case).items()}
-    found = {}
+    found: dict[str, list[int] | str] = {}
     for kernel in kernels.variants("gemm_i8", language):
         if set(kernel.needs.get(language, ())) <= set(device.report.features):
             plan = kernel.plan(case, "forward")
             program = device.compile(kernel, kernels.source(kernel, language), constants_of("forward", NONCE, False))
             fill = {b.name: bytes(4 * b.words) for b in plan.buffers if b.writable}
-            out = device.run(program, device.bind(plan.buffers, data), plan.passes, fill)
+            try:
+                out = device.run(program, device.bind(plan.buffers, data), plan.passes, fill)
+            except Unsupported as fault:
+                found[kernel.variant] = str(fault)
+                continue
             found[kernel.variant] = np.frombuffer(out["c"], "<i4", 8).tolist()
     return found
 

@@ -74,7 +74,10 @@ def test_every_form_of_gemm_i8_that_the_device_has_multiplies_packed_words_alike
     features = trial["reports"][0]["features"]
     packed = trial["api"] != "opencl" or "cl_khr_integer_dot_product" in features
     assert set(trial["products"]) == {"base", *(["dot4", "dot4u"] if packed else [])}
-    assert all(p == [65536, -65024, 0, -512, 256, 128, 128, 512] for p in trial["products"].values())
+    right: Any = [65536, -65024, 0, -512, 256, 128, 128, 512]
+    if trial["name"] == "pocl-repl":  # that method unrolls work-groups, and takes small ones only
+        right = "max-work-group-size: needs 256, device has 64"
+    assert all(p == right for p in trial["products"].values())
     advertised = {units.DOT_SIGNED, units.DOT_UNSIGNED} & set(features)
     assert packed or not advertised
     if trial["name"] == "intel":  # the one of these that advertises them
