@@ -107,6 +107,9 @@ def _passing(command: Any) -> Any:
                 help="Repeat it: several are compared, to the bit.",
             ),
             click.option("--schedule", metavar="NAME", help="The order of sums on devices; never part of the meaning."),
+            click.option(
+                "--variant", metavar="NAME", help="The form of kernels on devices where they have it: int64, fast."
+            ),
             click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
         ]
     ):
@@ -118,7 +121,14 @@ def _passing(command: Any) -> Any:
 @_passing
 @click.option("--stages", is_flag=True, help="Print the digest of every stage too.")
 def forward(
-    model: str, name: str, tokens: str, selectors: Sequence[str], schedule: str | None, as_json: bool, stages: bool
+    model: str,
+    name: str,
+    tokens: str,
+    selectors: Sequence[str],
+    schedule: str | None,
+    variant: str | None,
+    as_json: bool,
+    stages: bool,
 ) -> None:
     """Run a profile's forward pass on MODEL (a GGUF file, nel-mini:published or nel-mini:stress), and print digests.
 
@@ -129,7 +139,7 @@ def forward(
 
     chosen = profiles.find(name)
     ids = _ids(tokens)
-    devices = runners.runners(selectors, chosen, model, schedule)
+    devices = runners.runners(selectors, chosen, model, schedule, variant)
 
     def seen(device: str, stage: runners.Stage) -> None:
         if passes.is_layer(chosen, stage.name) or stage.name in ("embed", "logits"):
@@ -154,14 +164,21 @@ def forward(
                 if stages or passes.is_layer(chosen, stage) or stage in ("embed", "hidden", "logits"):
                     click.echo(f"  {stage:16} {digest}")
             click.echo(f"  {'greedy':16} {','.join(map(str, p.finished.greedy))}")
-    _judge(chosen, mismatches, repeat=f"forward {_repeated(model, name, tokens, schedule)}")
+    _judge(chosen, mismatches, repeat=f"forward {_repeated(model, name, tokens, schedule, variant)}")
 
 
 @click.command()
 @_passing
 @click.option("-n", "count", type=click.IntRange(min=1), required=True, metavar="N", help="New tokens.")
 def generate(
-    model: str, name: str, tokens: str, selectors: Sequence[str], schedule: str | None, as_json: bool, count: int
+    model: str,
+    name: str,
+    tokens: str,
+    selectors: Sequence[str],
+    schedule: str | None,
+    variant: str | None,
+    as_json: bool,
+    count: int,
 ) -> None:
     """Continue --tokens by N greedy choices, token by token with a KV cache; several devices are compared."""
     from harness import forward as passes
@@ -169,7 +186,7 @@ def generate(
 
     chosen = profiles.find(name)
     ids = _ids(tokens)
-    devices = runners.runners(selectors, chosen, model, schedule)
+    devices = runners.runners(selectors, chosen, model, schedule, variant)
     made, mismatches = passes.generate(devices, ids, count, lambda device, token: say(f"{device}: {token}"))
     result = {
         "profile": chosen.name,
@@ -185,7 +202,7 @@ def generate(
         _print_head(result)
         for id_, run in made.items():
             click.echo(f"{id_}: {run.seconds:.1f} s\n  {','.join(map(str, run.greedy))}")
-    _judge(chosen, mismatches, repeat=f"generate {_repeated(model, name, tokens, schedule)} -n {count}")
+    _judge(chosen, mismatches, repeat=f"generate {_repeated(model, name, tokens, schedule, variant)} -n {count}")
 
 
 def _ids(text: str) -> list[int]:
@@ -212,10 +229,12 @@ def _print_head(result: dict[str, Any]) -> None:
     click.echo(f"contracts: {result['contracts']}")
 
 
-def _repeated(model: str, name: str, tokens: str, schedule: str | None) -> str:
+def _repeated(model: str, name: str, tokens: str, schedule: str | None, variant: str | None) -> str:
     """Arguments that repeat a pass, without its devices."""
     arguments = [model, "--profile", name, "--tokens", tokens.replace(" ", "")]
-    return shlex.join(arguments + (["--schedule", schedule] if schedule else []))
+    for option, value in (("--schedule", schedule), ("--variant", variant)):
+        arguments += [option, value] if value else []
+    return shlex.join(arguments)
 
 
 def _judge(chosen: "Profile", mismatches: "Sequence[Mismatch]", repeat: str) -> None:

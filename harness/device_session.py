@@ -33,11 +33,13 @@ Array = npt.NDArray[Any]
 class Session:
     """An open device. Use it in `with`: it holds the host's device lock and ends the worker.
 
-    `schedule` is taken by every kernel that has it; the others have `forward` alone.
+    `schedule` is taken by every kernel that has it, the others have `forward` alone; `variant` likewise, else the base form.
     """
 
-    def __init__(self, device: Device, schedule: str = "forward", budgets: Budgets | None = None) -> None:
-        self.device, self.schedule, self.budgets = device, schedule, budgets or Budgets()
+    def __init__(
+        self, device: Device, schedule: str = "forward", budgets: Budgets | None = None, variant: str = "base"
+    ) -> None:
+        self.device, self.schedule, self.budgets, self.variant = device, schedule, budgets or Budgets(), variant
         self._nonce = secrets.randbelow(2**32 - 1) + 1
         self._phase = "probe"
 
@@ -60,12 +62,12 @@ class Session:
     def compute(
         self, kernel: str, dims: Mapping[str, int], options: Mapping[str, str] | None = None, /, **inputs: Array
     ) -> Array:
-        """The output of a kernel's base form; raises DeviceFailed where the device gives none, or no sure one.
+        """The output of a kernel; raises DeviceFailed where the device gives none, or no sure one.
 
         The dimensions stand in the order of the kernel's shape; each input is in its tensor's element type. `options`: what
         else an id of the kernel may hold.
         """
-        entry = kernels.base(kernel)
+        entry = self._entry(kernel)
         case = Case(kernel, tuple(dims.items()), entry.distributions[0], 0, tuple((options or {}).items()))
         entry.check(case)
         folder = Path(tempfile.mkdtemp(dir=self._folder))
@@ -106,6 +108,10 @@ class Session:
         if verdict.verdict != "match":
             raise self._failed(case.kernel, f"{verdict.verdict}: {verdict.detail}")
         return np.frombuffer(dumps[0], numpy_type(entry.output.element), int(np.prod(dims))).reshape(dims)
+
+    def _entry(self, kernel: str) -> kernels.Kernel:
+        there = kernels.variants(kernel, backends.load(self.device.api).LANGUAGE)
+        return next((entry for entry in there if entry.variant == self.variant), kernels.base(kernel))
 
     def _start(self) -> Child:
         changes = {**self.device.environment, **backends.load(self.device.api).cache_environment(self._folder)}

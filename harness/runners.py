@@ -19,6 +19,7 @@ from harness.device_session import Session
 from harness.devices import Device
 from harness.digest import digest_bytes
 from harness.errors import InputRefused, InternalError, UsageError
+from harness.kernels import KERNELS
 from harness.process import environment, python
 from harness.profiles import REFERENCES, Profile
 from harness.schedules import NAMES
@@ -131,6 +132,7 @@ class DeviceRunner:
     passes: ModuleType
     model: str
     schedule: str
+    variant: str = "base"
 
     @property
     def id(self) -> str:
@@ -169,7 +171,7 @@ class DeviceRunner:
     @contextmanager
     def _opened(self) -> Iterator[tuple[Session, Any]]:
         model = self.passes.load(self.model)  # what is refused is refused before the device is opened
-        with Session(self.device, self.schedule) as session:
+        with Session(self.device, self.schedule, variant=self.variant) as session:
             yield session, model
 
     @contextmanager
@@ -180,19 +182,21 @@ class DeviceRunner:
             raise InputRefused(f"{self.id}: {type(e).__name__}: {clean(str(e))}") from None
 
 
-def runners(selectors: Sequence[str], profile: Profile, model: str, schedule: str | None) -> list[Runner]:
+def runners(
+    selectors: Sequence[str], profile: Profile, model: str, schedule: str | None, variant: str | None = None
+) -> list[Runner]:
     """What computes `profile` by the names given: `reference`, `second`, and devices in the order of their rows.
 
     Raises UsageError, and NoDevice where a selector matches none.
     """
-    if schedule is not None and schedule not in NAMES:
-        raise UsageError(f"unknown schedule {schedule!r}; there are {', '.join(NAMES)}")
+    _check_forms(profile, schedule, variant)
     references = [s for s in dict.fromkeys(selectors) if s in REFERENCES]
     chosen: list[Runner] = [ReferenceRunner(selector, profile, model) for selector in references]
     wanted = [s for s in selectors if s not in REFERENCES]
     if not wanted:
-        if schedule is not None:
-            raise UsageError(f"--schedule {schedule} is for devices: {' and '.join(REFERENCES)} have none")
+        for option, value in (("schedule", schedule), ("variant", variant)):
+            if value is not None:
+                raise UsageError(f"--{option} {value} is for devices: {' and '.join(REFERENCES)} have none")
         return chosen
     module = passes.find(profile)
     if module is None:
@@ -200,5 +204,18 @@ def runners(selectors: Sequence[str], profile: Profile, model: str, schedule: st
     for device in devices.select(devices.discover(), wanted):
         if device.kind == "compile-only":
             raise UsageError(f"{device.id} compiles kernels and runs none; name a device that does")
-        chosen.append(DeviceRunner(device, profile, module, model, schedule or "forward"))
+        chosen.append(DeviceRunner(device, profile, module, model, schedule or "forward", variant or "base"))
     return chosen
+
+
+def _check_forms(profile: Profile, schedule: str | None, variant: str | None) -> None:
+    """Raise UsageError for a schedule that there is not, or a variant that no kernel of the profile has, or not under it."""
+    if schedule is not None and schedule not in NAMES:
+        raise UsageError(f"unknown schedule {schedule!r}; there are {', '.join(NAMES)}")
+    names = {name for kernels in profile.operations.values() for name in kernels}
+    entries = [kernel for kernel in KERNELS if kernel.name in names]
+    if variant is not None and variant not in (there := dict.fromkeys(kernel.variant for kernel in entries)):
+        raise UsageError(f"unknown variant {variant!r}; kernels of {profile.name} have {', '.join(there)}")
+    for kernel in entries:
+        if kernel.variant == variant and kernel.reduces and (schedule or "forward") not in kernel.schedules:
+            raise UsageError(f"variant {variant} has no schedule {schedule}; it has {', '.join(kernel.schedules)}")

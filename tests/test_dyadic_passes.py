@@ -98,8 +98,8 @@ def test_a_pass_over_a_cache_makes_the_rows_of_the_whole_one(qwen2, split):
         assert np.array_equal(last[name], rows), name
 
 
-def on(device, path, schedule="forward"):
-    return runners.DeviceRunner(device, PROFILE, MODULE, str(path), schedule)
+def on(device, path, schedule="forward", variant="base"):
+    return runners.DeviceRunner(device, PROFILE, MODULE, str(path), schedule, variant)
 
 
 @pytest.fixture(scope="module")
@@ -109,8 +109,8 @@ def host():
 
 
 def test_a_device_makes_every_stage_and_generates_over_its_cache(host, qwen2, tmp_path):
-    """The CUDA sources under split_k."""
-    runner, seen = on(host, qwen2, "split_k"), []
+    """The CUDA sources under split_k, with native 64-bit integers where there is such a form."""
+    runner, seen = on(host, qwen2, "split_k", "int64"), []
     finished = runner.forward(TOKENS, tmp_path, seen.append)
     same({stage.name: stage.values() for stage in seen}, right_stages(qwen2))
     assert finished.model_sha256 == reference.load(str(qwen2)).sha256
@@ -125,11 +125,11 @@ def digests(runner):
 
 
 def test_intel_s_runtime_makes_the_reference_s_digests_where_it_is_installed(llama):
-    """Under tree; the g++ device above is always there."""
+    """Under tree, and by the fast form; the g++ device above is always there."""
     right = digests(runners.ReferenceRunner("reference", PROFILE, str(llama)))
     for device in devices.discover(["opencl"]):
         if device.label == "intel-cpu":
-            assert digests(on(device, llama, "tree")) == right, device.id
+            assert digests(on(device, llama, "tree")) == digests(on(device, llama, variant="fast")) == right, device.id
 
 
 def test_a_profile_without_kernels_runs_on_the_references_alone():
@@ -144,7 +144,7 @@ class ExactSession:
 
     spoil = staticmethod(lambda kernel, inputs: inputs)
 
-    def __init__(self, device, schedule):
+    def __init__(self, device, schedule, variant):
         pass
 
     def __enter__(self):

@@ -269,6 +269,12 @@ BAD_INPUT = {
     "past the context": (["--tokens", ",".join("1" * 25)], "this model's context holds 24"),
     "an unknown schedule": (["--tokens", "1", "--schedule", "sideways"], "unknown schedule 'sideways'"),
     "a schedule without a device": (["--tokens", "1", "--schedule", "tree"], "--schedule tree is for devices"),
+    "an unknown variant": (["--tokens", "1", "--variant", "x"], "kernels of dyadic-q16 have base, int64, fast"),
+    "a variant without a device": (["--tokens", "1", "--variant", "int64"], "--variant int64 is for devices"),
+    "a variant without that schedule": (
+        ["--tokens", "1", "--device", "cpu", "--variant", "fast", "--schedule", "tree"],
+        "variant fast has no schedule tree; it has forward, split_k",
+    ),
     "no profile": (["--tokens", "1", "--profile", "lut5"], "unknown profile 'lut5'; there are dyadic-q16"),
 }
 
