@@ -110,6 +110,13 @@ def _passing(command: Any) -> Any:
             click.option(
                 "--variant", metavar="NAME", help="The form of kernels on devices where they have it: int64, fast."
             ),
+            click.option(
+                "--resident-bytes",
+                "resident",
+                type=click.IntRange(min=0),
+                metavar="N",
+                help="Weights that may stay on a device; the others are sent anew each time. 1 GiB unless given.",
+            ),
             click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
         ]
     ):
@@ -127,6 +134,7 @@ def forward(
     selectors: Sequence[str],
     schedule: str | None,
     variant: str | None,
+    resident: int | None,
     as_json: bool,
     stages: bool,
 ) -> None:
@@ -139,7 +147,7 @@ def forward(
 
     chosen = profiles.find(name)
     ids = _ids(tokens)
-    devices = runners.runners(selectors, chosen, model, schedule, variant)
+    devices = runners.runners(selectors, chosen, model, schedule, variant, resident)
 
     def seen(device: str, stage: runners.Stage) -> None:
         if passes.is_layer(chosen, stage.name) or stage.name in ("embed", "logits"):
@@ -164,7 +172,7 @@ def forward(
                 if stages or passes.is_layer(chosen, stage) or stage in ("embed", "hidden", "logits"):
                     click.echo(f"  {stage:16} {digest}")
             click.echo(f"  {'greedy':16} {','.join(map(str, p.finished.greedy))}")
-    _judge(chosen, mismatches, repeat=f"forward {_repeated(model, name, tokens, schedule, variant)}")
+    _judge(chosen, mismatches, repeat=f"forward {_repeated(model, name, tokens, schedule, variant, resident)}")
 
 
 @click.command()
@@ -177,6 +185,7 @@ def generate(
     selectors: Sequence[str],
     schedule: str | None,
     variant: str | None,
+    resident: int | None,
     as_json: bool,
     count: int,
 ) -> None:
@@ -186,7 +195,7 @@ def generate(
 
     chosen = profiles.find(name)
     ids = _ids(tokens)
-    devices = runners.runners(selectors, chosen, model, schedule, variant)
+    devices = runners.runners(selectors, chosen, model, schedule, variant, resident)
     made, mismatches = passes.generate(devices, ids, count, lambda device, token: say(f"{device}: {token}"))
     result = {
         "profile": chosen.name,
@@ -202,7 +211,9 @@ def generate(
         _print_head(result)
         for id_, run in made.items():
             click.echo(f"{id_}: {run.seconds:.1f} s\n  {','.join(map(str, run.greedy))}")
-    _judge(chosen, mismatches, repeat=f"generate {_repeated(model, name, tokens, schedule, variant)} -n {count}")
+    _judge(
+        chosen, mismatches, repeat=f"generate {_repeated(model, name, tokens, schedule, variant, resident)} -n {count}"
+    )
 
 
 def _ids(text: str) -> list[int]:
@@ -229,11 +240,13 @@ def _print_head(result: dict[str, Any]) -> None:
     click.echo(f"contracts: {result['contracts']}")
 
 
-def _repeated(model: str, name: str, tokens: str, schedule: str | None, variant: str | None) -> str:
+def _repeated(
+    model: str, name: str, tokens: str, schedule: str | None, variant: str | None, resident: int | None
+) -> str:
     """Arguments that repeat a pass, without its devices."""
     arguments = [model, "--profile", name, "--tokens", tokens.replace(" ", "")]
-    for option, value in (("--schedule", schedule), ("--variant", variant)):
-        arguments += [option, value] if value else []
+    for option, value in (("--schedule", schedule), ("--variant", variant), ("--resident-bytes", resident)):
+        arguments += [] if value is None else [option, str(value)]
     return shlex.join(arguments)
 
 

@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -30,16 +31,36 @@ from harness.verdicts import judge
 Array = npt.NDArray[Any]
 
 
+RESIDENT_BYTES = 1 << 30
+"""What a session leaves on its device at most, unless it is told otherwise."""
+
+
+@dataclass(frozen=True)
+class Constant:
+    """Inputs that are the same whenever a kernel is asked for by this name and in this shape: they may stay on the device."""
+
+    name: str
+    inputs: tuple[str, ...]
+
+
 class Session:
     """An open device. Use it in `with`: it holds the host's device lock and ends the worker.
 
     `schedule` is taken by every kernel that has it, the others have `forward` alone; `variant` likewise, else the base form.
+    Constant inputs of the kernels that come first stay on the device, up to `resident` bytes of buffers; others are sent anew.
     """
 
     def __init__(
-        self, device: Device, schedule: str = "forward", budgets: Budgets | None = None, variant: str = "base"
+        self,
+        device: Device,
+        schedule: str = "forward",
+        budgets: Budgets | None = None,
+        variant: str = "base",
+        resident: int = RESIDENT_BYTES,
     ) -> None:
         self.device, self.schedule, self.budgets, self.variant = device, schedule, budgets or Budgets(), variant
+        self.resident = resident
+        self._kept: dict[str, tuple[Case, int]] = {}
         self._nonce = secrets.randbelow(2**32 - 1) + 1
         self._phase = "probe"
 
@@ -60,7 +81,13 @@ class Session:
         self._stack.close()
 
     def compute(
-        self, kernel: str, dims: Mapping[str, int], options: Mapping[str, str] | None = None, /, **inputs: Array
+        self,
+        kernel: str,
+        dims: Mapping[str, int],
+        options: Mapping[str, str] | None = None,
+        constant: Constant | None = None,
+        /,
+        **inputs: Array,
     ) -> Array:
         """The output of a kernel; raises DeviceFailed where the device gives none, or no sure one.
 
@@ -72,7 +99,7 @@ class Session:
         entry.check(case)
         folder = Path(tempfile.mkdtemp(dir=self._folder))
         try:
-            return self._compute(entry, case, folder, inputs)
+            return self._compute(entry, case, folder, inputs, constant)
         except ChildFault as e:
             raise self._failed(kernel, str(e)) from None
         except OSError as e:
@@ -80,13 +107,23 @@ class Session:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _compute(self, entry: kernels.Kernel, case: Case, folder: Path, inputs: Mapping[str, Array]) -> Array:
+    def _compute(
+        self,
+        entry: kernels.Kernel,
+        case: Case,
+        folder: Path,
+        inputs: Mapping[str, Array],
+        constant: Constant | None,
+    ) -> Array:
         schedule = self.schedule if self.schedule in entry.schedules else "forward"
-        paths = {name: folder / f"{name}.bin" for name in ("order", *inputs)}
-        paths["order"].write_bytes(schedules.order_bytes(entry.terms(case), case.seed))
+        keep, there = self._place(entry, case, schedule, constant)
+        paths = {name: folder / f"{name}.bin" for name in ("order", *inputs) if name not in there}
+        if "order" in paths:
+            paths["order"].write_bytes(schedules.order_bytes(entry.terms(case), case.seed))
         for tensor in entry.inputs:
-            kind = numpy_type(tensor.element)
-            paths[tensor.name].write_bytes(np.ascontiguousarray(inputs[tensor.name], kind).tobytes())
+            if tensor.name in paths:
+                kind = numpy_type(tensor.element)
+                paths[tensor.name].write_bytes(np.ascontiguousarray(inputs[tensor.name], kind).tobytes())
         self._child.send(
             {
                 "op": "case",
@@ -96,6 +133,7 @@ class Session:
                 "dump": str(folder),
                 "known_bad": False,
                 "nonce": self._nonce,
+                "keep": keep,
             }
         )
         dumped = self._await_dump(str(RunKey(case.id, schedule, entry.variant)), case.kernel)
@@ -108,6 +146,22 @@ class Session:
         if verdict.verdict != "match":
             raise self._failed(case.kernel, f"{verdict.verdict}: {verdict.detail}")
         return np.frombuffer(dumps[0], numpy_type(entry.output.element), int(np.prod(dims))).reshape(dims)
+
+    def _place(
+        self, entry: kernels.Kernel, case: Case, schedule: str, constant: Constant | None
+    ) -> tuple[str | None, tuple[str, ...]]:
+        """Under what name the buffers of a case stay on the device, if they do, and which inputs are there already."""
+        if constant is None:
+            return None, ()
+        kept, _ = self._kept.get(constant.name, (None, 0))
+        if kept == case:
+            return constant.name, ("order", *constant.inputs)
+        needed = sum(4 * buffer.words for buffer in entry.plan(case, schedule).buffers)
+        others = sum(size for name, (_, size) in self._kept.items() if name != constant.name)
+        if others + needed > self.resident:
+            return None, ()
+        self._kept[constant.name] = (case, needed)
+        return constant.name, ()
 
     def _entry(self, kernel: str) -> kernels.Kernel:
         there = kernels.variants(kernel, backends.load(self.device.api).LANGUAGE)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from cpu_ref.errors import Refused
 from harness import devices, passes
-from harness.device_session import Session
+from harness.device_session import RESIDENT_BYTES, Session
 from harness.devices import Device
 from harness.digest import digest_bytes
 from harness.errors import InputRefused, InternalError, UsageError
@@ -133,6 +133,7 @@ class DeviceRunner:
     model: str
     schedule: str
     variant: str = "base"
+    resident: int = RESIDENT_BYTES
 
     @property
     def id(self) -> str:
@@ -171,7 +172,7 @@ class DeviceRunner:
     @contextmanager
     def _opened(self) -> Iterator[tuple[Session, Any]]:
         model = self.passes.load(self.model)  # what is refused is refused before the device is opened
-        with Session(self.device, self.schedule, variant=self.variant) as session:
+        with Session(self.device, self.schedule, variant=self.variant, resident=self.resident) as session:
             yield session, model
 
     @contextmanager
@@ -183,7 +184,12 @@ class DeviceRunner:
 
 
 def runners(
-    selectors: Sequence[str], profile: Profile, model: str, schedule: str | None, variant: str | None = None
+    selectors: Sequence[str],
+    profile: Profile,
+    model: str,
+    schedule: str | None,
+    variant: str | None = None,
+    resident: int | None = None,
 ) -> list[Runner]:
     """What computes `profile` by the names given: `reference`, `second`, and devices in the order of their rows.
 
@@ -194,7 +200,7 @@ def runners(
     chosen: list[Runner] = [ReferenceRunner(selector, profile, model) for selector in references]
     wanted = [s for s in selectors if s not in REFERENCES]
     if not wanted:
-        for option, value in (("schedule", schedule), ("variant", variant)):
+        for option, value in (("schedule", schedule), ("variant", variant), ("resident-bytes", resident)):
             if value is not None:
                 raise UsageError(f"--{option} {value} is for devices: {' and '.join(REFERENCES)} have none")
         return chosen
@@ -204,7 +210,8 @@ def runners(
     for device in devices.select(devices.discover(), wanted):
         if device.kind == "compile-only":
             raise UsageError(f"{device.id} compiles kernels and runs none; name a device that does")
-        chosen.append(DeviceRunner(device, profile, module, model, schedule or "forward", variant or "base"))
+        kept = RESIDENT_BYTES if resident is None else resident
+        chosen.append(DeviceRunner(device, profile, module, model, schedule or "forward", variant or "base", kept))
     return chosen
 
 

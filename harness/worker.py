@@ -2,9 +2,11 @@
 
 Requests come as JSON lines on standard input, events leave on a private descriptor, so that a driver that prints
 cannot break the protocol. The worker installs no signal handlers: a hung or crashed driver is the supervisor's affair.
+A case with `keep` leaves its buffers on the device under that name; the next one of the same name, case and runs may leave
+out inputs, which then hold what they held.
 
     -> {"op": "case", "case": ID, "runs": [{"schedule": S, "variant": V}, ...], "inputs": {name: path}, "dump": folder,
-        "known_bad": false, "nonce": 123}
+        "known_bad": false, "nonce": 123, "keep": NAME or none}
     -> {"op": "artefacts", "kernel": K, "schedule": S, "variant": V, "folder": folder}     what a program was compiled to
     -> {"op": "close"}
     <- opened(report) · phase(phase, run) · started(run) · dumped(run, files, receipts, seconds, sanitizer)
@@ -40,6 +42,7 @@ class Worker:
         self.language: Language = module.LANGUAGE
         self.backend: Backend = module.open_device(index)
         self.programs: dict[tuple[str, str, str, bool], Any] = {}
+        self.kept: dict[str, tuple[str, dict[tuple[str, bool], Any]]] = {}
         channel.send({"event": "opened", "report": self.backend.report})
 
     def phase(self, name: str, run: str | None = None) -> None:
@@ -50,7 +53,7 @@ class Worker:
         """Run every run key of one case; a fault ends its run key only, a lost device ends the worker."""
         case = parse_case(request["case"])
         data = {name: Path(path).read_bytes() for name, path in request["inputs"].items()}
-        bound: dict[tuple[str, bool], Any] = {}
+        bound = self._bound(case.id, request.get("keep"))
         for run in request["runs"]:
             key = str(RunKey(case.id, run["schedule"], run["variant"]))
             kernel = kernels.find(case.kernel, run["variant"])
@@ -62,6 +65,14 @@ class Worker:
                 if isinstance(fault, DeviceLost):
                     self.channel.leave()
         self.channel.send({"event": "case-done"})
+
+    def _bound(self, case: str, keep: str | None) -> dict[tuple[str, bool], Any]:
+        """Buffers of an earlier case of that name and id, or none yet."""
+        if keep is None:
+            return {}
+        if self.kept.get(keep, ("",))[0] != case:
+            self.kept[keep] = (case, {})
+        return self.kept[keep][1]
 
     def artefacts(self, request: dict[str, Any]) -> None:
         """Write what the backend can show of a program that failed."""
@@ -101,12 +112,16 @@ class Worker:
         plan = kernel.plan(case, schedule)
         # Only split_k needs a large scratch buffer: two sets of buffers serve all schedules of a case.
         place = (kernel.variant, schedule == "split_k")
+        changed: dict[str, bytes] = {}
         if place not in bound:
             bound[place] = self.backend.bind(plan.buffers, words_of(plan.buffers, data))
+        elif request.get("keep"):
+            changed = words_of(plan.buffers, data)
         uploaded = time.perf_counter()
         files, receipts = [], []
         for number, sentinel in enumerate(SENTINELS):
-            out = self.backend.run(program, bound[place], plan.passes, fill_of(plan.buffers, sentinel))
+            fill = fill_of(plan.buffers, sentinel) | changed
+            out = self.backend.run(program, bound[place], plan.passes, fill)
             path = Path(request["dump"]) / f"{schedule}-{kernel.variant}-{number}.bin"
             try:
                 path.write_bytes(out[kernel.output.name])

@@ -7,7 +7,7 @@ import pytest
 
 from cpu_ref import nel_mini_w8a8 as reference
 from harness import device_session, devices, passes, profiles, runners
-from harness.device_session import Session
+from harness.device_session import Constant, Session
 from harness.errors import DeviceFailed, InputRefused, NoDevice, UsageError
 from harness.supervisor import Budgets
 
@@ -118,6 +118,25 @@ def test_a_session_computes_a_kernel_on_arrays(monkeypatch):
         for _ in range(2):
             found, right = product(session)
             assert found.tolist() == right.tolist()
+
+
+def test_constants_stay_on_the_device_as_long_as_their_shape_and_there_is_room(monkeypatch):
+    """What is given for them again is not sent: the device still has the first. Another shape, or no room: it is."""
+    a, b = np.arange(6, dtype=np.int32).reshape(2, 3), np.arange(12, dtype=np.int32).reshape(3, 4)
+    shape, constant = {"m": 2, "n": 4, "k": 3}, Constant("b", ("b",))
+    device = mock(monkeypatch, "match")
+    with Session(device, "split_k", resident=1000) as session:
+        assert np.array_equal(session.compute("gemm_i32", shape, None, constant, a=a, b=b), a @ b)
+        assert np.array_equal(session.compute("gemm_i32", shape, None, constant, a=a + 1, b=b * 0), (a + 1) @ b)
+        other = Constant("c", ("b",))
+        wide = np.ones((3, 400), np.int32)
+        for factor in (1, 2):
+            made = session.compute("gemm_i32", shape | {"n": 400}, None, other, a=a, b=wide * factor)
+            assert np.array_equal(made, a @ wide * factor)
+        assert np.array_equal(
+            session.compute("gemm_i32", shape | {"m": 1}, None, constant, a=a[1:], b=b * 2), a[1:] @ b * 2
+        )
+        assert np.array_equal(session.compute("gemm_i32", shape, None, constant, a=a, b=b * 3), a @ b * 3)
 
 
 @pytest.mark.parametrize(

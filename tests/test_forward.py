@@ -271,6 +271,10 @@ BAD_INPUT = {
     "a schedule without a device": (["--tokens", "1", "--schedule", "tree"], "--schedule tree is for devices"),
     "an unknown variant": (["--tokens", "1", "--variant", "x"], "kernels of dyadic-q16 have base, int64, fast"),
     "a variant without a device": (["--tokens", "1", "--variant", "int64"], "--variant int64 is for devices"),
+    "resident bytes without a device": (
+        ["--tokens", "1", "--resident-bytes", "0"],
+        "--resident-bytes 0 is for devices",
+    ),
     "a variant without that schedule": (
         ["--tokens", "1", "--device", "cpu", "--variant", "fast", "--schedule", "tree"],
         "variant fast has no schedule tree; it has forward, split_k",

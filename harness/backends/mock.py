@@ -222,7 +222,7 @@ class Mock:
         output = np.frombuffer(bytearray(fill[name]), "<u4")
         words = next(b.words for b in bound.buffers if b.role == "output")
         before = output[words - 1]
-        output[:words] = multiply(bound.data, m, n, k, program.known_bad)
+        output[:words] = multiply({**bound.data, **fill}, m, n, k, program.known_bad)
         receipt = np.frombuffer(bytearray(fill["receipt"]), "<u4")
         for p in passes:
             receipt[program.kernel.entries.index(p.entry)] = program.nonce

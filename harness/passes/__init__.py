@@ -15,7 +15,7 @@ import numpy.typing as npt
 from harness.profiles import Profile
 
 Compute = Callable[..., npt.NDArray[Any]]
-"""Kernel, dimensions, options of its cases and inputs to its output: `Session.compute`."""
+"""Kernel, dimensions, options of its cases, constants and inputs to its output: `Session.compute`."""
 
 
 def find(profile: Profile) -> ModuleType | None:

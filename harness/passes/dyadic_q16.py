@@ -17,6 +17,7 @@ from cpu_ref.gguf_model import GgufModel
 from cpu_ref.linear import SUM_BITS
 from cpu_ref.rounding import rne
 from harness import schedules
+from harness.device_session import Constant
 from harness.families.layers_inputs import table
 from harness.gguf_read import Opened, opened
 from harness.passes import Compute
@@ -176,16 +177,12 @@ class _Operations:
         bias, (m, k) = self.model.bias(stage, name, len(w)), x.shape
         row_bytes = max(w.shape[1], schedules.PARTS * m * x.itemsize)
         step = max(1, (BINDING_BYTES - 4 * GUARD_WORDS) // row_bytes)
-        made = [
-            self.compute(
-                f"linear_{block}",
-                {"m": m, "n": len(w[i : i + step]), "k": k},
-                w=w[i : i + step],
-                x=x,
-                bias=bias[i : i + step],
-            )
-            for i in range(0, len(w), step)
-        ]
+        made = []
+        for i in range(0, len(w), step):
+            dims = {"m": m, "n": len(w[i : i + step]), "k": k}
+            constant = Constant(f"{name}@{i}", ("w", "bias"))
+            part = {"w": w[i : i + step], "x": x, "bias": bias[i : i + step]}
+            made.append(self.compute(f"linear_{block}", dims, None, constant, **part))
         return np.concatenate(made, axis=1)
 
     def rmsnorm(self, stage: str, name: str, x: Array) -> Array:
