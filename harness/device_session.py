@@ -69,6 +69,8 @@ class Session:
             stack.enter_context(device_lock(say))
             self._folder = Path(tempfile.mkdtemp(prefix="samebits-device-"))
             stack.callback(shutil.rmtree, self._folder, ignore_errors=True)
+            self._tensors = self._folder / "tensors"
+            self._tensors.mkdir()
             self._child = stack.enter_context(self._start())
             try:
                 self._await_opened()
@@ -97,15 +99,15 @@ class Session:
         entry = self._entry(kernel)
         case = Case(kernel, tuple(dims.items()), entry.distributions[0], 0, tuple((options or {}).items()))
         entry.check(case)
-        folder = Path(tempfile.mkdtemp(dir=self._folder))
         try:
-            return self._compute(entry, case, folder, inputs, constant)
+            return self._compute(entry, case, self._tensors, inputs, constant)
         except ChildFault as e:
             raise self._failed(kernel, str(e)) from None
         except OSError as e:
             raise Incomplete(f"{e.strerror or e}: {self._folder.parent}; TMPDIR names another folder") from None
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            for file in self._tensors.iterdir():
+                file.unlink(missing_ok=True)
 
     def _compute(
         self,

@@ -1,5 +1,6 @@
 """dyadic-q16 on devices: the pass on exact kernels, on a host compiler and on Intel's runtime, and a fault in a weight."""
 
+import struct
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -10,11 +11,15 @@ import tiny_models as tiny
 from gguf_bytes import Q4_1, Q8_0
 
 from cpu_ref import dyadic_q16 as reference
+from cpu_ref.errors import RangeContract
 from cpu_ref.layers import LAYERS
 from cpu_ref.linear import linear
 from cpu_ref.weights import BLOCK_TYPES
 from harness import device_session, devices, forward, passes, profiles, runners
 from harness.errors import InputRefused, UsageError
+
+WIDE = {"blk.1.ffn_norm.weight": 65536.0, "blk.0.attn_q.bias": -4194304.0}
+"""2^16 in Q24 and 2^22 in Q40: the first magnitudes outside."""
 
 PROFILE = profiles.find("dyadic-q16")
 MODULE = passes.find(PROFILE)
@@ -204,6 +209,22 @@ def test_tokens_are_refused_as_the_reference_refuses_them(qwen2, monkeypatch, to
     monkeypatch.setenv("SAMEBITS_MOCK", "match")
     with pytest.raises(InputRefused, match=f"mock:match:0: TokensRefused: {said}"):
         on(devices.discover(["mock"])[0], qwen2).forward(tokens, None, print)
+
+
+def test_gains_and_biases_outside_their_contracts_are_named_as_the_reference_names_them(tmp_path):
+    """The one contract that shows without activations."""
+    said = []
+    for name, value in WIDE.items():
+        there = tiny.tensors(Q8_0, biases=True)
+        there[name] = there[name]._replace(data=struct.pack("<f", value) + there[name].data[4:])
+        path = tiny.write(tmp_path / f"{name}.gguf", there=there)
+        with pytest.raises(RangeContract) as right:
+            right_stages(path, [1])
+        with pytest.raises(RangeContract) as made:
+            list(MODULE.run(exact, MODULE.load(str(path)), [1]))
+        assert str(made.value) == str(right.value)
+        said.append(made.value.op)
+    assert said == ["l1.ffn_norm.gain", "l0.q.bias"]
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,7 @@ class Model:
 
     exact: GgufModel
     file: Opened
+    _vectors: dict[str, Array] = field(default_factory=dict)
 
     @property
     def sha256(self) -> str | None:
@@ -74,15 +75,20 @@ class Model:
 
     def gain(self, stage: str, name: str) -> Array:
         """The gain `name`, Q24; RangeContract, as the reference's."""
-        gain = self.exact.gain(name, reference.GAIN_Q)
-        Place(stage).hold("gain", reference.GAIN_BITS, (len(gain),), gain)
-        return np.array(gain, np.int64)
+        if name not in self._vectors:
+            gain = self.exact.gain(name, reference.GAIN_Q)
+            Place(stage).hold("gain", reference.GAIN_BITS, (len(gain),), gain)
+            self._vectors[name] = np.array(gain, np.int64)
+        return self._vectors[name]
 
     def bias(self, stage: str, name: str, rows: int) -> Array:
         """The bias of matrix `name`, Q40, zeros where it has none; RangeContract, as the reference's."""
-        bias = self.exact.bias(name, reference.BIAS_Q) or [0] * rows
-        Place(stage).hold("bias", SUM_BITS, (rows,), bias)
-        return np.array(bias, np.int64)
+        vector = f"{name}.bias"
+        if vector not in self._vectors:
+            bias = self.exact.bias(name, reference.BIAS_Q) or [0] * rows
+            Place(stage).hold("bias", SUM_BITS, (rows,), bias)
+            self._vectors[vector] = np.array(bias, np.int64)
+        return self._vectors[vector]
 
 
 def load(source: str) -> Model:
