@@ -5,14 +5,14 @@
 #
 #   quick   every device of the machine that is run unnamed
 #   full    the fast ones
-#   tiny    sanitizer builds, PoCL's single methods, and Oclgrind: of each kernel its checks and its first case, under one
-#           schedule (`tree` where it has that: the most barriers)
+#   tiny    compile-only rows, sanitizer builds, PoCL's single methods, and Oclgrind: of each kernel its checks and its first
+#           case, under one schedule (`tree` where it has that: the most barriers)
 #
 # SAMEBITS names the command (samebits), PYTHON an interpreter (python3). All is run whatever comes of it; exits with the worst code, as docs/design.md ranks them.
 set -euo pipefail
 
 full=(opencl:intel-cpu opencl:pocl)
-tiny=(opencl:pocl-loops opencl:pocl-loopvec opencl:pocl-repl cuda_host:g++-asan cuda_host:clang++-asan)
+tiny=(nvrtc hiprtc opencl:pocl-loops opencl:pocl-loopvec opencl:pocl-repl cuda_host:g++-asan cuda_host:clang++-asan)
 
 smallest='
 import json, sys

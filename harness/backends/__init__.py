@@ -41,6 +41,7 @@ REGISTRY: dict[str, str] = {
 ONLY_TINY = {
     "simulator": "a simulator, too slow for more than the preset tiny unless it is named",
     "sanitizers": "built with sanitizers, so slower: run under the preset tiny, else when it is named",
+    "compile-only": "compiles and runs nothing: run under the preset tiny, which holds every kernel, else when it is named",
     "work-group-method": "one more way of a compiler that has a row already: run under the preset tiny, else when it is named",
 }
 """Features of our own: a device with one of them is run unnamed under `tiny` only. -> what its row says."""

@@ -91,7 +91,7 @@ class CompileOnly:
             driver=f"{compiler.name} {version} ({Path(os.environ[VARIABLE]).resolve().name})",
             kind="compile-only",
             compiler=f"{compiler.name} {version}",
-            features=sorted({i for a in self._architectures for i in compiler.instructions(a)}),
+            features=["compile-only", *sorted({i for a in self._architectures for i in compiler.instructions(a)})],
             raw={"architectures": self._architectures, "refused": refused},
         )
 
