@@ -26,7 +26,7 @@ def console() -> Any:
     from rich.console import Console
 
     # Without `emoji=False` the device opencl:x:0 would be printed with a cross.
-    return Console(width=None if sys.stdout.isatty() else 220, highlight=False, markup=False, emoji=False)
+    return Console(width=None if sys.stdout.isatty() else 400, highlight=False, markup=False, emoji=False)
 
 
 def print_gate(gate: Gate, runs: Sequence[Run], reduced: bool, judged: bool = True) -> None:
