@@ -5,14 +5,15 @@
 #
 #   quick   every device of the machine that is run unnamed
 #   full    the fast ones
-#   tiny    compile-only rows, sanitizer builds, PoCL's single methods, and Oclgrind: of each kernel its checks and its first
-#           case, under one schedule (`tree` where it has that: the most barriers)
+#   tiny    compile-only rows and sanitizer builds; of Oclgrind and PoCL's single methods, which are slow simulators or compilers,
+#           each kernel's checks and first case, under one schedule (`tree` where it has that: the most barriers)
 #
 # SAMEBITS names the command (samebits), PYTHON an interpreter (python3). All is run whatever comes of it; exits with the worst code, as docs/design.md ranks them.
 set -euo pipefail
 
 full=(opencl:intel-cpu opencl:pocl)
-tiny=(nvrtc hiprtc opencl:pocl-loops opencl:pocl-loopvec opencl:pocl-repl cuda_host:g++-asan cuda_host:clang++-asan)
+tiny=(nvrtc hiprtc cuda_host:g++-asan cuda_host:clang++-asan)
+first=(opencl:oclgrind opencl:pocl-loops opencl:pocl-loopvec opencl:pocl-repl)
 
 smallest='
 import json, sys
@@ -44,7 +45,8 @@ for preset in "$@"; do
             mapfile -t devices < <(named "${tiny[@]}")
             gate --preset tiny "${devices[@]}"
             mapfile -t cases < <("$samebits" cases --preset tiny --json | "${PYTHON:-python3}" -c "$smallest")
-            gate --preset tiny --device opencl:oclgrind "${cases[@]}"
+            mapfile -t devices < <(named "${first[@]}")
+            gate --preset tiny "${devices[@]}" "${cases[@]}"
             ;;
         *) echo "software-matrix: no rows for preset '$preset'; there are quick, full, tiny" >&2; exit 2 ;;
     esac

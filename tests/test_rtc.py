@@ -28,11 +28,11 @@ device = module.open_device(0)
 found = {"report": module.probe()[0], "files": {}, "refused": {}}
 for kernel in kernels.KERNELS:
     if module.LANGUAGE in kernel.languages and set(kernel.needs.get("cuda", ())) <= set(device.report.features):
-        for schedule in kernel.schedules:
-            text = kernels.source(kernel, module.LANGUAGE)
-            files = device.artefacts(device.compile(kernel, text, constants_of(schedule, 12345678, False)))
-            found["files"][f"{kernel.name} {kernel.variant} {schedule}"] = {name: data[:4].hex() for name, data in files.items()}
-            found["nonce"] = all(b"12345678" in data for name, data in files.items() if name.endswith(".ptx"))
+        schedule = kernel.schedules[-1]  # the others are the gate's: all take minutes
+        text = kernels.source(kernel, module.LANGUAGE)
+        files = device.artefacts(device.compile(kernel, text, constants_of(schedule, 12345678, False)))
+        found["files"][f"{kernel.name} {kernel.variant} {schedule}"] = {name: data[:4].hex() for name, data in files.items()}
+        found["nonce"] = all(b"12345678" in data for name, data in files.items() if name.endswith(".ptx"))
 for fault, text in {"syntax": "broken !!", "entry": 'extern "C" __global__ void other() {}'}.items():
     try:
         device.compile(kernel, text, {})
@@ -71,7 +71,7 @@ def test_the_compiler_is_a_compile_only_device_that_names_its_architectures(tria
 def test_every_kernel_becomes_machine_code_for_every_architecture_that_has_what_it_needs(trial: dict[str, Any]) -> None:
     """The wide shape of the matrix unit came with sm_80. HIP has none of CUDA's names."""
     cuda = [k for k in kernels.KERNELS if "cuda" in k.languages and (trial["api"] == "nvrtc" or "cuda" not in k.needs)]
-    assert len(trial["files"]) == sum(len(k.schedules) for k in cuda)
+    assert len(trial["files"]) == len(cuda)
     architectures = trial["report"]["raw"]["architectures"]
     suffixes = {"nvrtc": ("ptx", "cubin"), "hiprtc": ("hsaco",)}[trial["api"]]
     for name, files in trial["files"].items():

@@ -36,14 +36,16 @@ def run(folder: Path, *arguments: str, codes: str = "") -> tuple[int, list[str]]
 
 
 def test_every_row_of_ci_is_asked_for_under_its_preset(tmp_path: Path) -> None:
-    """Oclgrind gets the first case of each kernel, the rest whole presets."""
+    """Oclgrind and PoCL's methods get the first case of each kernel, the rest whole presets."""
     code, asked = run(tmp_path)
     assert code == 0 and len(asked) == 4
     assert asked[0] == "gate --out records --preset quick"
     assert asked[1] == "gate --out records --preset full --device opencl:intel-cpu --device opencl:pocl"
-    assert "--device opencl:pocl-repl --device cuda_host:g++-asan --device cuda_host:clang++-asan" in asked[2]
+    assert asked[2].startswith(
+        "gate --out records --preset tiny --device nvrtc --device hiprtc --device cuda_host:g++-asan "
+    )
     first = {case.kernel: case.id for case in reversed(presets.cases("tiny"))}
-    assert asked[3].startswith("gate --out records --preset tiny --device opencl:oclgrind --case ")
+    assert asked[3].startswith("gate --out records --preset tiny --device opencl:oclgrind --device opencl:pocl-loops ")
     chosen = [word for word in asked[3].split() if ";schedule=" in word]
     assert sorted(word.partition(";schedule=")[0] for word in chosen) == sorted(first.values())
     for kernel in kernels.KERNELS:
