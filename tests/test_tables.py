@@ -71,10 +71,10 @@ def test_a_table_with_another_digest_is_refused(monkeypatch):
     with pytest.raises(TableRefused, match=r"^table G has digest [0-9a-f]{64}, the profile's document says 0747e95d"):
         tables.checked(made, reference.TABLE_DIGESTS)
     monkeypatch.setattr(second, "tables", lambda: made)
-    second._arrays.cache_clear()
+    second.checked_tables.cache_clear()
     with pytest.raises(SecondRefused, match=r"^table G has digest"):
         second.softmax(second.np.zeros(1, second.np.int64))
-    second._arrays.cache_clear()
+    second.checked_tables.cache_clear()
 
 
 def test_a_digest_covers_element_type_count_and_bytes():
