@@ -6,14 +6,15 @@
 #   quick   every device of the machine that is run unnamed
 #   full    the fast ones
 #   tiny    compile-only rows and sanitizer builds; of Oclgrind and PoCL's single methods, which are slow simulators or compilers,
-#           each kernel's checks and first case, under one schedule (`tree` where it has that: the most barriers)
+#           each kernel's checks and first case, under one schedule (`tree` where it has that: the most barriers). PoCL's
+#           method repl copies a program for every work-item, and takes a minute for one of attention: the linear kernels only
 #
 # SAMEBITS names the command (samebits), PYTHON an interpreter (python3). All is run whatever comes of it; exits with the worst code, as docs/design.md ranks them.
 set -euo pipefail
 
 full=(opencl:intel-cpu opencl:pocl)
 tiny=(nvrtc hiprtc cuda_host:g++-asan cuda_host:clang++-asan)
-first=(opencl:oclgrind opencl:pocl-loops opencl:pocl-loopvec opencl:pocl-repl)
+first=(opencl:oclgrind opencl:pocl-loops opencl:pocl-loopvec)
 
 smallest='
 import json, sys
@@ -47,6 +48,8 @@ for preset in "$@"; do
             mapfile -t cases < <("$samebits" cases --preset tiny --json | "${PYTHON:-python3}" -c "$smallest")
             mapfile -t devices < <(named "${first[@]}")
             gate --preset tiny "${devices[@]}" "${cases[@]}"
+            mapfile -t cases < <(printf '%s\n' "${cases[@]}" | grep --no-group-separator -B1 '^linear_')
+            gate --preset tiny --device opencl:pocl-repl "${cases[@]}"
             ;;
         *) echo "software-matrix: no rows for preset '$preset'; there are quick, full, tiny" >&2; exit 2 ;;
     esac

@@ -38,12 +38,14 @@ def run(folder: Path, *arguments: str, codes: str = "") -> tuple[int, list[str]]
 def test_every_row_of_ci_is_asked_for_under_its_preset(tmp_path: Path) -> None:
     """Oclgrind and PoCL's methods get the first case of each kernel, the rest whole presets."""
     code, asked = run(tmp_path)
-    assert code == 0 and len(asked) == 4
+    assert code == 0 and len(asked) == 5
     assert asked[0] == "gate --out records --preset quick"
     assert asked[1] == "gate --out records --preset full --device opencl:intel-cpu --device opencl:pocl"
     assert asked[2].startswith(
         "gate --out records --preset tiny --device nvrtc --device hiprtc --device cuda_host:g++-asan "
     )
+    linear = [k for k in dict.fromkeys(c.kernel for c in presets.cases("tiny")) if k.startswith("linear_")]
+    assert asked[4].count(" --case linear_") == asked[4].count(" --case ") == len(linear)
     first = {case.kernel: case.id for case in reversed(presets.cases("tiny"))}
     assert asked[3].startswith("gate --out records --preset tiny --device opencl:oclgrind --device opencl:pocl-loops ")
     chosen = [word for word in asked[3].split() if ";schedule=" in word]
@@ -58,7 +60,7 @@ def test_every_row_of_ci_is_asked_for_under_its_preset(tmp_path: Path) -> None:
 )
 def test_all_is_run_and_the_worst_code_counts(tmp_path: Path, codes: str, worst: int) -> None:
     code, asked = run(tmp_path, codes=codes)
-    assert (code, len(asked)) == (worst, 4)
+    assert (code, len(asked)) == (worst, 5)
 
 
 def test_a_preset_without_rows_is_a_usage_error(tmp_path: Path) -> None:
