@@ -237,6 +237,14 @@ def test_the_readmes_table_calls_a_void_run_void() -> None:
     assert "| VOID |" in report.readme_table([run_of(result(), voids=(Void("the twin matched"),))])
 
 
+def test_the_readmes_table_does_not_call_a_selection_a_preset() -> None:
+    """A record of chosen cases is a part, whatever preset they were chosen from."""
+    run = run_of(result())
+    assert "part of" not in report.readme_table([run])
+    header = msgspec.structs.replace(run.header, options={"cases": RUNS[0]})
+    assert "| part of tiny " in report.readme_table([dataclasses.replace(run, header=header)])
+
+
 def test_the_readme_holds_what_the_committed_records_generate() -> None:
     """Else run `scripts/readme_matrix.py`. Every record names a date and a driver, and no user, host or folder."""
     script = runpy.run_path(str(ROOT / "scripts/readme_matrix.py"))

@@ -194,7 +194,15 @@ def readme_table(runs: Sequence[Run]) -> str:
     columns = sorted(seen, key=lambda name: (order.index(name) if name in order else len(order), name))
     body = [
         [
-            *(f"{d.id}, {d.kind}", d.name, d.driver, header.started[:10], f"{preset} {header.preset_version}"),
+            *(
+                f"{d.id}, {d.kind}",
+                d.name,
+                d.driver,
+                header.started[:10],
+                f"part of {preset} {header.preset_version}"
+                if header.options.get("cases")
+                else f"{preset} {header.preset_version}",
+            ),
             *(void or tallies.get(column, "no data") for column in columns),
         ]
         for _, d, header, preset, void, tallies in sorted(lines, key=lambda line: (line[0], line[1].id))
