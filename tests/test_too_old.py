@@ -58,7 +58,7 @@ def test_an_old_opencl_device_beside_a_new_one_stays_a_row_that_builds_nothing(m
     fake = FakeOpenCL("OpenCL 1.1", "OpenCL 3.0 ")
     monkeypatch.setitem(sys.modules, "pyopencl", module("pyopencl", **fake.content))
     monkeypatch.setattr(opencl, "_report", lambda device: SimpleNamespace(name=device.name))
-    monkeypatch.setattr(opencl.pocl, "check_method", lambda device: None)
+    monkeypatch.setattr(opencl, "_check_compiler", lambda devices: None)
     monkeypatch.setattr(opencl.msgspec, "to_builtins", lambda report: report.name)
     assert opencl.probe() == ["GPU 0", "GPU 1"]
     device = opencl.OpenCL.__new__(opencl.OpenCL)

@@ -33,6 +33,12 @@ WANTED = (1, 2)
 STANDARDS = {"cl_khr_integer_dot_product": "CL3.0"}
 """Extensions whose functions compilers declare under a later standard alone; the extension asks for OpenCL 3.0 itself."""
 
+LINE = "__kernel void line(__global uint *a) { a[0] = 1u; }"
+"""What a device must build to be one that can be used."""
+
+LOG_FRAME = r"$|clBuildProgram failed|Build on <|\(options:"
+"""Lines that pyopencl puts around a compiler's log."""
+
 LOST = {-2, -36, -9999}
 """CL_DEVICE_NOT_AVAILABLE, CL_INVALID_COMMAND_QUEUE, and what NVIDIA returns for a kernel that broke the context."""
 
@@ -60,8 +66,7 @@ def probe() -> list[dict[str, Any]]:
     devices = _devices()
     if devices and all(map(_age_problem, devices)):
         raise next(filter(None, map(_age_problem, devices)))
-    for device in devices[:1]:
-        pocl.check_method(device)
+    _check_compiler(devices)
     return [msgspec.to_builtins(_report(device)) for device in devices]
 
 
@@ -99,6 +104,22 @@ def _age_problem(device: Any) -> TooOld | None:
     if there >= WANTED:
         return None
     return TooOld(f"{' '.join(device.name.split())}: OpenCL", "1.2", f"{there[0]}.{there[1]}", "update the driver")
+
+
+def _check_compiler(devices: Sequence[Any]) -> None:
+    """Raises CompileError, with the first line of the log, where no device builds a line: it is there, and of no use."""
+    import pyopencl as cl
+
+    refused = None
+    for device in devices:
+        try:
+            if not pocl.method_checked(device):
+                cl.Program(cl.Context([device]), LINE).build(["-cl-std=CL1.2"])
+            return
+        except cl.Error as e:
+            refused = refused or CompileError(first_line(str(e), LOG_FRAME))
+    if refused:
+        raise refused
 
 
 def _report(device: Any) -> Report:
@@ -258,5 +279,5 @@ class OpenCL:
         try:
             yield
         except self.cl.Error as e:
-            line = first_line(str(e), r"$|clBuildProgram failed|Build on <|\(options:")
+            line = first_line(str(e), LOG_FRAME)
             raise (DeviceLost if e.code in LOST else kind)(line) from e

@@ -41,13 +41,13 @@ def rows(default: Driver, taken: list[Driver]) -> Iterator[Driver]:
         )
 
 
-def check_method(device: Any) -> None:
-    """Raises Unsupported where the wanted method is not the one that `device` builds with."""
+def method_checked(device: Any) -> bool:
+    """Whether a method is wanted, and a program was built by it; raises Unsupported where `device` builds by another."""
     import pyopencl as cl
 
     method = os.environ.get(VARIABLE)
     if method is None or device.platform.name != PLATFORM:
-        return
+        return False
     context = cl.Context([device])
     with tempfile.TemporaryFile() as printed:
         with _standard_error_into(printed):
@@ -58,6 +58,7 @@ def check_method(device: Any) -> None:
         printed.seek(0)
         if b"unknown work group" in printed.read(1 << 16).lower():
             raise Unsupported(VARIABLE, method, "no such method")
+    return True
 
 
 @contextmanager

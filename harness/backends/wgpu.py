@@ -30,6 +30,11 @@ INSTANCE = {"Vulkan": "Vulkan", "OpenGL": "GL", "Metal": "Metal", "D3D12": "DX12
 """Type of backend, as an adapter tells it -> the name of the instance flag."""
 
 FEATURES = ("shader-int64",)
+LINE = (
+    "@group(0) @binding(0) var<storage, read_write> a: array<u32>; @compute @workgroup_size(1) fn line() { a[0] = 1u; }"
+)
+"""What a device must build to be one that can be used."""
+
 LIMITS = ("max-compute", "max-storage-buffer", "max-buffer")
 """Beginnings of the limits asked for at their full height: else a device has WebGPU's defaults, not its adapter's."""
 
@@ -56,7 +61,26 @@ def open_device(index: int) -> "Wgpu":
 
 def probe_adapters(backend: str) -> list[dict[str, Any]]:
     """The adapters of one type of backend."""
-    return [msgspec.to_builtins(report) for _, report in _adapters(backend)]
+    found = _adapters(backend)
+    _check_compiler(found)
+    return [msgspec.to_builtins(report) for _, report in found]
+
+
+def _check_compiler(adapters: Sequence[tuple[Any, Report]]) -> None:
+    """Raises DeviceFault, with its first words, where no adapter opens and builds a line: it is there, and of no use."""
+    refused = None
+    for adapter, report in adapters:
+        try:
+            device = Wgpu(adapter, report)
+            try:
+                device.build(LINE)
+                return
+            finally:
+                device.close()
+        except DeviceFault as fault:
+            refused = refused or fault
+    if refused:
+        raise refused
 
 
 def open_adapter(backend: str, index: int) -> "Wgpu":
@@ -185,6 +209,12 @@ class Wgpu:
                 )
                 for entry in kernel.entries
             }
+
+    def build(self, text: str) -> None:
+        """Builds a program with the one entry point `line`, and drops it."""
+        with self._faults(CompileError):
+            module = self.device.create_shader_module(code=text)
+            self.device.create_compute_pipeline(layout="auto", compute={"module": module, "entry_point": "line"})
 
     def _layout(self, writable: Sequence[bool]) -> Any:
         """All buffers of a kernel, whether or not an entry point uses them."""
