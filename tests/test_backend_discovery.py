@@ -44,6 +44,7 @@ def bare_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "prefix"))
     monkeypatch.setattr(opencl_icds, "VENDOR_FOLDERS", (str(tmp_path / "vendors"),))
     monkeypatch.setattr(opencl_icds, "_intel_files", list)
+    monkeypatch.setattr(opencl_icds, "_loader_folder", list)
     monkeypatch.setattr(vulkan_icds, "FOLDERS", (str(tmp_path / "share"),))
     monkeypatch.setattr(vulkan_icds, "BROWSER_FOLDERS", (str(tmp_path / "browser"),))
     monkeypatch.setattr(vulkan_icds, "LOADER", str(library(tmp_path / "loader/libvulkan.so.1")))
@@ -146,6 +147,19 @@ def test_bare_library_names_are_found_where_the_loader_looks(tmp_path: Path, mon
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path / "variable"))
     library(common.LOADER_CACHE, b"\0libcached.so.2\0" + str(tmp_path / "cached/libcached.so.2").encode() + b"\0")
     assert [d.problem for d in opencl_icds.drivers()] == [None] * 3
+
+
+def test_a_pip_installed_runtime_is_found_beside_pyopencls_loader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its file names a library that is in no folder of the system, and that loader takes it from its own."""
+    monkeypatch.setattr(opencl_icds, "_loader_folder", lambda: [tmp_path / ".libs"])
+    runtime = library(tmp_path / ".libs/libpocl-21062cec.so")
+    icd(tmp_path / ".libs/pocl.icd", runtime.name)
+    assert opencl_icds.library_named_by(tmp_path / ".libs/pocl.icd") == str(runtime)
+    assert opencl()["pocl"].problem is None
+    runtime.unlink()
+    assert "is in no library folder" in str(opencl()["pocl"].problem)
 
 
 def test_two_icd_files_of_one_library_are_one_driver(tmp_path: Path) -> None:

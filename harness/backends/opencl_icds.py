@@ -59,12 +59,10 @@ def drivers() -> list[Driver]:
 
 def _origins() -> Iterator[Path]:
     """All that OCL_ICD_VENDORS may be set to here: `.icd` files, and libraries that a variable names."""
-    package = importlib.util.find_spec("pyopencl")
-    # A pip-installed PoCL lies beside pyopencl's own loader, a conda one in the environment.
-    beside = [Path(package.origin).parent / ".libs"] if package and package.origin else []
+    # A conda-installed PoCL lies in the environment, a pip-installed one beside the loader.
     folders = [Path(f) for f in (*VENDOR_FOLDERS, f"{sys.prefix}/etc/OpenCL/vendors")]
     intel = _intel_files()
-    for folder in (*folders, *beside):
+    for folder in (*folders, *_loader_folder()):
         # The .icd files of Intel's wheel name a folder of the machine that built it.
         yield from (f for f in sorted(folder.glob("*.icd")) if f.resolve() not in intel)
     for name in (os.environ.get("OCL_ICD_VENDORS", ""), *os.environ.get("OCL_ICD_FILENAMES", "").split(":")):
@@ -73,6 +71,12 @@ def _origins() -> Iterator[Path]:
         elif name:
             yield Path(name).absolute() if "/" in name else Path(name)
     yield from oclgrind.libraries()
+
+
+def _loader_folder() -> list[Path]:
+    """Where pyopencl's own loader lies: there it looks for libraries too, as well as in the system's folders."""
+    package = importlib.util.find_spec("pyopencl")
+    return [Path(package.origin).parent / ".libs"] if package and package.origin else []
 
 
 def library_named_by(origin: Path) -> str:
@@ -85,7 +89,10 @@ def library_named_by(origin: Path) -> str:
     except (OSError, UnicodeDecodeError):
         return ""
     name, *rest = [line.strip() for line in lines if line.strip()] or [""]
-    return name if name.isprintable() and not rest else ""
+    if rest or not name.isprintable():
+        return ""
+    beside = (str(folder / name) for folder in _loader_folder() if name and "/" not in name)
+    return next(filter(os.path.isfile, beside), name)
 
 
 def _intel_files() -> list[Path]:
