@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 
 import msgspec
@@ -15,6 +16,7 @@ from harness.backends import ONLY_TINY
 from harness.devices import Device
 from harness.errors import NoDevice, SamebitsError, UsageError
 from harness.journal import Journal
+from harness.kernels import FAMILY_OF
 from harness.locks import device_lock
 from harness.privacy import Redactor, salt
 from harness.provenance import new_header, new_id, recorded_device
@@ -250,19 +252,24 @@ def _run(device: Device, wanted: Iterable[Selection], command: _Command) -> list
 
 
 def _soak(device: Device, command: _Command) -> None:
-    """Round after round, a record each, until enough elements are compared or the time is over."""
+    """Round after round, a record a family of kernels, until enough elements are compared or the time is over.
+
+    The time is looked at after each family, the elements after each round: what a round covers is whole unless time ends it.
+    """
     begin, elements, limit = time.monotonic(), 0, command.options.soak_seconds
     for number, cases in enumerate(presets.soak_rounds(), 1):
-        results = _run(device, [Selection(c) for c in cases], command)
-        elements += sum(r.elements for r in results if r.role == "case" and r.verdict == "match")
-        spent = time.monotonic() - begin
-        told = f"{elements:,} of {presets.SOAK_ELEMENTS:,} elements compared, {spent:.0f} s"
-        command.say(f"{device.id}: round {number}: {told}")
-        for case in cases:
-            command.reference.forget(case)
-        over = limit is not None and spent >= limit
-        done = elements >= presets.SOAK_ELEMENTS or device.kind == "compile-only"
-        if over or done or any(r.verdict == "not-run" for r in results):
+        for family, group in groupby(cases, lambda case: FAMILY_OF[case.kernel]):
+            portion = list(group)
+            results = _run(device, [Selection(c) for c in portion], command)
+            elements += sum(r.elements for r in results if r.role == "case" and r.verdict == "match")
+            spent = time.monotonic() - begin
+            told = f"{elements:,} of {presets.SOAK_ELEMENTS:,} elements compared, {spent:.0f} s"
+            command.say(f"{device.id}: round {number}, {family}: {told}")
+            for case in portion:
+                command.reference.forget(case)
+            if (limit is not None and spent >= limit) or any(r.verdict == "not-run" for r in results):
+                return
+        if elements >= presets.SOAK_ELEMENTS or device.kind == "compile-only":
             return
 
 

@@ -7,7 +7,7 @@
 #     --out DIR         a fresh folder for environment, records, archive (./samebits-lab-DATE)
 #     --device SEL      a device selector; repeats (hardware: every API of every card)
 #     --preset NAME     the first run (full)
-#     --soak SECONDS    how long to soak each API of the card after it, 0 for not at all (60)
+#     --soak SECONDS    how long to soak each API of the card after it, to the end of a family of kernels; 0 for not at all (60)
 #     --bench on|off    whether to measure speed (on)
 #     --extras A,B      extras to install, of those that were packed (what the packed wheels show)
 #

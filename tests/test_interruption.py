@@ -24,7 +24,7 @@ import psutil
 import pytest
 from mock_gates import LINEAR, STRUCK, STRUCK_RUN, Results, bad, folders, mock_device, options, own_lock, results_of
 
-from harness import devices, gate, journal, matrix, presets, process, store, supervisor
+from harness import devices, gate, journal, kernels, matrix, presets, process, store, supervisor
 from harness.cases import Case
 from harness.errors import Incomplete, InputRefused, UsageError
 from harness.gate import Outcome
@@ -471,6 +471,23 @@ def test_a_soak_is_gone_on_with_round_by_round(here: Path, monkeypatch: pytest.M
     ]  # fmt: skip
     kept = matrix.latest(store.collect([here / "out"]))
     assert sorted(r.header.run_id for r in kept) == sorted(r.header.run_id for r in runs)
+
+
+@pytest.mark.parametrize(("seconds", "families"), [(0.001, ["gemm"]), (None, ["gemm", "linear"])])
+def test_the_time_of_a_soak_ends_it_after_a_family_and_not_after_a_round(
+    here: Path, monkeypatch: pytest.MonkeyPatch, seconds: float | None, families: list[str]
+) -> None:
+    """A round can take minutes. What was done is whole: the record of each family is complete, and nothing is not-run."""
+    gemm = Case("gemm_i32", (("m", 17), ("n", 19), ("k", 23)), "full", 1)
+    linear = Case("linear_q8_0", (("m", 2), ("n", 5), ("k", 64)), "full", 1)
+    monkeypatch.setattr(presets, "soak_rounds", lambda: iter([[gemm, linear]] * 2))
+    monkeypatch.setattr(presets, "SOAK_ELEMENTS", 1)
+    monkeypatch.setattr(devices, "discover", lambda: [mock_device("match")])
+    soak = gate.Options("soak", here / "out", soak_seconds=seconds)
+    outcome = gate.execute(soak, lambda _: None)
+    runs = outcome.runs()
+    assert [kernels.FAMILY_OF[run.header.planned[-1].case.partition(";")[0]] for run in runs] == families
+    assert all(run.complete and not bad(run) for run in runs) and not outcome.interrupted
 
 
 @pytest.mark.parametrize("place", ["state", "out"])
