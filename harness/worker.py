@@ -25,7 +25,7 @@ from harness import backends, kernels, schedules
 from harness.backends import Backend
 from harness.cases import Case, RunKey, parse_case
 from harness.channel import Channel
-from harness.errors import DeviceFault, DeviceLost, Unsupported
+from harness.errors import DeviceFault, DeviceLost, LaunchError, Unsupported
 from harness.kernels import GUARD_WORDS, Buffer, Kernel, Language
 from harness.verdicts import GUARD, SENTINELS
 
@@ -64,6 +64,8 @@ class Worker:
                 self._fault(key, fault)
                 if isinstance(fault, DeviceLost):
                     self.channel.leave()
+            except MemoryError:
+                self._fault(key, LaunchError("the worker itself is out of memory"))
         self.channel.send({"event": "case-done"})
 
     def _bound(self, case: str, keep: str | None) -> dict[tuple[str, bool], Any]:

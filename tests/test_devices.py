@@ -191,6 +191,26 @@ def test_a_software_renderer_is_never_taken_for_hardware(fields: dict[str, Any],
     assert devices._kind(msgspec.convert(fake_backend.report(**fields), Report)) == kind
 
 
+@pytest.mark.parametrize(
+    ("api", "fields", "marked"),
+    [
+        ("vulkan", {"kind": "hardware"}, True),
+        ("opencl", {"kind": "hardware"}, True),
+        ("metal", {"kind": "hardware"}, True),
+        ("d3d12", {"kind": "software", "name": "Microsoft Basic Render Driver"}, True),
+        ("cuda", {"kind": "hardware"}, True),
+        ("vulkan", {"kind": "software"}, False),
+        ("mock", {"kind": "hardware"}, False),
+    ],
+)
+def test_what_was_never_tried_says_so_in_its_row(api: str, fields: dict[str, Any], marked: bool) -> None:
+    """Metal, D3D12, CUDA by CuPy (ROCm too), and any real GPU: in the table of `devices` and in its JSON."""
+    report = msgspec.convert(fake_backend.report(**({"name": "Card"} | fields)), Report)
+    row = devices._device(backends.Driver(api, "x", ""), 0, report)
+    assert row.ok and row.summary()["reason"] == (devices.UNTRIED if marked else "")
+    assert devices.UNTRIED.startswith("untested")
+
+
 MACHINE = [
     device("vulkan:lvp:0", name="llvmpipe (LLVM 15.0.6)", vendor="Mesa"),
     device("vulkan:radeon", status="no-device", phase="probe", reason="present, no device", kind="unknown"),

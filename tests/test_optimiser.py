@@ -79,6 +79,25 @@ def test_nvrtc_and_its_assembler_get_their_option(tmp_path: Path) -> None:
     assert child("nvrtc", tmp_path, False, "-c", code).strip() == "{False}"
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="NVRTC's wheel is a dependency on Linux alone")
+def test_that_option_is_the_assembler_s_level_0_as_well(tmp_path: Path) -> None:
+    """It takes -O0 beside it, and refuses any other level."""
+    code = (
+        "from harness.backends import nvrtc, rtc\n"
+        "from harness.errors import CompileError\n"
+        "device = nvrtc.open_device(0)\n"
+        "for level in '03':\n"
+        "    options = [nvrtc.NVRTC.unoptimised, f'--ptxas-options=-O{level}']\n"
+        "    try:\n"
+        "        print(sorted(device._build(rtc.LINE, options, 'sm_80')))\n"
+        "    except CompileError as e:\n"
+        "        print(e)\n"
+    )
+    zero, three = child("nvrtc", tmp_path, True, "-c", code).splitlines()
+    assert zero == "['cubin', 'ptx']"
+    assert "Optimized debugging not supported" in three
+
+
 @pytest.mark.parametrize(("value", "level"), [(None, "-O2"), ("off", "-O0")])
 def test_host_compilers_get_their_level(value: str | None, level: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda_host.CudaHost, "_build", lambda self, arguments: None)
