@@ -3,16 +3,23 @@
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.errors import UsageError
+from harness.errors import SamebitsError, UsageError
 from harness.terminal import print_json, say
+from harness.text import clean
 
 if TYPE_CHECKING:
     from harness.forward import Mismatch
+    from harness.memory import Memory
     from harness.profiles import Profile
+    from harness.runners import Runner, Stage
+    from harness.vocabulary import Vocabulary
 
 MOST_TOKENS = 1 << 20
 """Ids on a command line at most."""
@@ -90,13 +97,106 @@ def roots(name: str, as_json: bool) -> None:
         click.echo(f"{root:20} {digest}")
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """What `forward` and `generate` are asked for: the options of both, and the ids that stand for the text."""
+
+    model: str
+    name: str
+    tokens: str | None
+    prompt: str | None
+    chat: bool
+    selectors: Sequence[str]
+    schedule: str | None
+    variant: str | None
+    resident: int | None
+    as_json: bool
+
+    @cached_property
+    def profile(self) -> "Profile":
+        from harness import profiles
+
+        return profiles.find(self.name)
+
+    @cached_property
+    def vocabulary(self) -> "Vocabulary":
+        """That of the model's file; InputRefused where it has none that is covered."""
+        from harness import gguf_read, vocabulary
+
+        if self.model.startswith("nel-mini:"):
+            raise UsageError(f"--prompt is for model files: {clean(self.model)} has no vocabulary; give --tokens")
+        return vocabulary.read(gguf_read.opened(Path(self.model)))
+
+    @cached_property
+    def ids(self) -> list[int]:
+        """The token ids; UsageError and InputRefused."""
+        if self.tokens is not None and self.prompt is not None:
+            raise UsageError("--tokens and --prompt do not go together: give one of them")
+        if self.chat and self.prompt is None:
+            raise UsageError("--chat is for a --prompt, which becomes a user's message")
+        if self.prompt is not None:
+            return self._encoded(self.prompt)
+        if self.tokens is None:
+            raise UsageError("nothing to run on: give --tokens 1,2,3 or --prompt TEXT")
+        return _ids(self.tokens)
+
+    def _encoded(self, prompt: str) -> list[int]:
+        if not prompt:
+            raise UsageError("--prompt is empty: give it one character or more")
+        try:
+            prompt.encode()
+        except UnicodeEncodeError as e:  # Python keeps bytes of a command line that are no UTF-8 as lone surrogates
+            raise UsageError(f"--prompt is no UTF-8 at character {e.start}; give it in UTF-8") from None
+        return self.vocabulary.encode(self.vocabulary.conversation(prompt) if self.chat else prompt)
+
+    def text(self, ids: Sequence[int]) -> str | None:
+        """The text of new tokens; None where the model has no vocabulary that is covered."""
+        try:
+            return self.vocabulary.decode(ids)
+        except SamebitsError:
+            return None
+
+    def devices(self, count: int = 0) -> "tuple[list[Runner], dict[str, Memory]]":
+        """What runs it, and what that takes of each device: refused, or printed, before anything runs."""
+        from harness import runners
+
+        found = runners.runners(self.selectors, self.profile, self.model, self.schedule, self.variant, self.resident)
+        estimates = {}
+        for device in found:
+            if isinstance(device, runners.DeviceRunner):
+                estimates[device.id] = device.prepare(self.ids, count)
+                say(f"{device.id}: memory {estimates[device.id]}")
+        return found, estimates
+
+    def head(self, model_sha256: str | None, estimates: "dict[str, Memory]") -> dict[str, Any]:
+        """How the JSON object of both commands begins."""
+        return {
+            "profile": self.profile.name,
+            "profile_id": self.profile.profile_id,
+            "model_sha256": model_sha256,
+            "tokens": self.ids,
+            "contracts": _contracts(self.selectors),
+            "memory": {id_: memory.plain() for id_, memory in estimates.items()},
+        }
+
+    def repeated(self) -> str:
+        """Arguments that repeat a pass, without its devices: the ids, whatever text they came from."""
+        arguments = [self.model, "--profile", self.name, "--tokens", ",".join(map(str, self.ids))]
+        options = (("--schedule", self.schedule), ("--variant", self.variant), ("--resident-bytes", self.resident))
+        for option, value in options:
+            arguments += [] if value is None else [option, str(value)]
+        return shlex.join(arguments)
+
+
 def _passing(command: Any) -> Any:
-    """What `forward` and `generate` share."""
+    """The options of `_Asked`."""
     for option in reversed(
         [
             click.argument("model"),
             click.option("--profile", "name", required=True, metavar="NAME", help="See `samebits profile list`."),
-            click.option("--tokens", required=True, metavar="ID,ID,...", help="Token ids."),
+            click.option("--tokens", metavar="ID,ID,...", help="Token ids."),
+            click.option("--prompt", metavar="TEXT", help="Text, as tokens of the model's own vocabulary."),
+            click.option("--chat", is_flag=True, help="The prompt is a user's message, put into the model's template."),
             click.option(
                 "--device",
                 "selectors",
@@ -127,42 +227,25 @@ def _passing(command: Any) -> Any:
 @click.command()
 @_passing
 @click.option("--stages", is_flag=True, help="Print the digest of every stage too.")
-def forward(
-    model: str,
-    name: str,
-    tokens: str,
-    selectors: Sequence[str],
-    schedule: str | None,
-    variant: str | None,
-    resident: int | None,
-    as_json: bool,
-    stages: bool,
-) -> None:
+def forward(stages: bool, **given: Any) -> None:
     """Run a profile's forward pass on MODEL (a GGUF file, nel-mini:published or nel-mini:stress), and print digests.
 
     Exit 1 on the first wrong bit where several devices are compared: it names stage, element, expected and actual.
     """
     from harness import forward as passes
-    from harness import profiles, runners
 
-    chosen = profiles.find(name)
-    ids = _ids(tokens)
-    devices = runners.runners(selectors, chosen, model, schedule, variant, resident)
+    asked = _Asked(**given)
+    chosen, ids = asked.profile, asked.ids
+    devices, estimates = asked.devices()
 
-    def seen(device: str, stage: runners.Stage) -> None:
+    def seen(device: str, stage: "Stage") -> None:
         if passes.is_layer(chosen, stage.name) or stage.name in ("embed", "logits"):
             say(f"{device}: {stage.name}")
 
     done, mismatches = passes.forward(devices, ids, seen)
-    result = {
-        "profile": chosen.name,
-        "profile_id": chosen.profile_id,
-        "model_sha256": done[0].finished.model_sha256,
-        "tokens": ids,
-        "contracts": _contracts(selectors),
-        "devices": [p.plain(chosen, stages) for p in done],
-    }
-    if as_json:
+    result = asked.head(done[0].finished.model_sha256, estimates)
+    result["devices"] = [p.plain(chosen, stages) for p in done]
+    if asked.as_json:
         print_json(result)
     else:
         _print_head(result)
@@ -172,48 +255,37 @@ def forward(
                 if stages or passes.is_layer(chosen, stage) or stage in ("embed", "hidden", "logits"):
                     click.echo(f"  {stage:16} {digest}")
             click.echo(f"  {'greedy':16} {','.join(map(str, p.finished.greedy))}")
-    _judge(chosen, mismatches, repeat=f"forward {_repeated(model, name, tokens, schedule, variant, resident)}")
+    _judge(chosen, mismatches, repeat=f"forward {asked.repeated()}")
 
 
 @click.command()
 @_passing
 @click.option("-n", "count", type=click.IntRange(min=1), required=True, metavar="N", help="New tokens.")
-def generate(
-    model: str,
-    name: str,
-    tokens: str,
-    selectors: Sequence[str],
-    schedule: str | None,
-    variant: str | None,
-    resident: int | None,
-    as_json: bool,
-    count: int,
-) -> None:
-    """Continue --tokens by N greedy choices, token by token with a KV cache; several devices are compared."""
-    from harness import forward as passes
-    from harness import profiles, runners
+def generate(count: int, **given: Any) -> None:
+    """Continue --tokens or --prompt by N greedy choices, token by token with a KV cache; several devices are compared.
 
-    chosen = profiles.find(name)
-    ids = _ids(tokens)
-    devices = runners.runners(selectors, chosen, model, schedule, variant, resident)
+    The text of the new tokens is printed too, where the model's vocabulary is one that samebits reads.
+    """
+    from harness import forward as passes
+
+    asked = _Asked(**given)
+    chosen, ids = asked.profile, asked.ids
+    devices, estimates = asked.devices(count)
     made, mismatches = passes.generate(devices, ids, count, lambda device, token: say(f"{device}: {token}"))
-    result = {
-        "profile": chosen.name,
-        "profile_id": chosen.profile_id,
-        "model_sha256": next(iter(made.values())).model_sha256,
-        "tokens": ids,
-        "contracts": _contracts(selectors),
-        "devices": [{"id": id_, "greedy": run.greedy, "seconds": run.seconds} for id_, run in made.items()],
-    }
-    if as_json:
+    result = asked.head(next(iter(made.values())).model_sha256, estimates)
+    result["devices"] = [
+        {"id": id_, "greedy": run.greedy, "text": asked.text(run.greedy), "seconds": run.seconds}
+        for id_, run in made.items()
+    ]
+    if asked.as_json:
         print_json(result)
     else:
         _print_head(result)
-        for id_, run in made.items():
-            click.echo(f"{id_}: {run.seconds:.1f} s\n  {','.join(map(str, run.greedy))}")
-    _judge(
-        chosen, mismatches, repeat=f"generate {_repeated(model, name, tokens, schedule, variant, resident)} -n {count}"
-    )
+        for row in result["devices"]:
+            click.echo(f"{row['id']}: {row['seconds']:.1f} s\n  {','.join(map(str, row['greedy']))}")
+            if row["text"] is not None:
+                click.echo(f"  {row['text']!r}")
+    _judge(chosen, mismatches, repeat=f"generate {asked.repeated()} -n {count}")
 
 
 def _ids(text: str) -> list[int]:
@@ -238,16 +310,6 @@ def _print_head(result: dict[str, Any]) -> None:
     click.echo(f"profile {result['profile']}  {result['profile_id']}")
     click.echo(f"model {result['model_sha256'] or 'of the profile'}")
     click.echo(f"contracts: {result['contracts']}")
-
-
-def _repeated(
-    model: str, name: str, tokens: str, schedule: str | None, variant: str | None, resident: int | None
-) -> str:
-    """Arguments that repeat a pass, without its devices."""
-    arguments = [model, "--profile", name, "--tokens", tokens.replace(" ", "")]
-    for option, value in (("--schedule", schedule), ("--variant", variant), ("--resident-bytes", resident)):
-        arguments += [] if value is None else [option, str(value)]
-    return shlex.join(arguments)
 
 
 def _judge(chosen: "Profile", mismatches: "Sequence[Mismatch]", repeat: str) -> None:

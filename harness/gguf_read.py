@@ -16,6 +16,7 @@ from harness import gguf_check
 from harness.digest import digest_array
 from harness.errors import InputRefused, InternalError
 from harness.gguf_check import Placed, Sound
+from harness.text import clean
 
 
 class _Reader(GGUFReader):  # type: ignore[misc, unused-ignore]
@@ -41,6 +42,14 @@ class Opened:
         except (ValueError, KeyError) as e:  # an older package knows fewer tensor types
             raise InputRefused(f"{self.sound.name}: the gguf package refuses it: {e}; install a newer one") from e
         self._tensors: dict[str, Any] = {t.name: t for t in reader.tensors}
+        self._fields: dict[str, Any] = dict(reader.fields)
+
+    def value(self, key: str) -> Any:
+        """A metadata value, text, number or list; None where the file has none. InputRefused where text is no UTF-8."""
+        try:
+            return self._fields[key].contents() if key in self._fields else None
+        except UnicodeDecodeError:
+            raise InputRefused(f"{self.sound.name}: {clean(key, 80)} is no UTF-8; fetch it again") from None
 
     def tensor(self, name: str) -> npt.NDArray[np.uint8]:
         """Its bytes, [rows, bytes a row], whatever they hold."""

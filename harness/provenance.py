@@ -19,7 +19,18 @@ from harness.privacy import Redactor
 from harness.records import SCHEMA, Git, Header, Planned, System
 
 LIBRARIES = (
-    *("numpy", "pandas", "msgspec", "python-flint", "mpmath", "gguf", "wgpu", "pyopencl", "pocl-binary-distribution"),
+    *(
+        "numpy",
+        "pandas",
+        "msgspec",
+        "python-flint",
+        "mpmath",
+        "gguf",
+        "tokenizers",
+        "wgpu",
+        "pyopencl",
+        "pocl-binary-distribution",
+    ),
     *("intel-opencl-rt", "cupy-cuda12x", "cupy-cuda13x", "cupy-rocm-7-0", "cuda-bindings", "nvidia-cuda-nvrtc"),
 )
 """Distributions whose version may matter to a result, where they are installed."""

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
@@ -14,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cpu_ref.errors import Refused
-from harness import devices, passes
+from harness import devices, memory, passes
 from harness.device_session import RESIDENT_BYTES, Session
 from harness.devices import Device
 from harness.digest import digest_bytes
@@ -140,9 +141,29 @@ class DeviceRunner:
         """See `Runner`."""
         return self.device.id
 
+    @cached_property
+    def loaded(self) -> Any:
+        """The model; InputRefused where the profile does not cover it."""
+        with self._refusals():
+            return _load(self.passes, self.model)
+
+    def prepare(self, tokens: Sequence[int], count: int = 0) -> memory.Memory:
+        """What the pass, and `count` new tokens, take; InputRefused where model, tokens or device do not allow it."""
+        model = self.loaded
+        with self._refusals():
+            self.passes.check(model, tokens)
+        if len(tokens) + count > model.context:
+            raise InputRefused(
+                f"{self.id}: {len(tokens)} tokens and {count} new ones: this model's context holds {model.context}"
+            )
+        needed: memory.Memory = self.passes.memory(model, len(tokens), len(tokens) + max(count - 1, 0))
+        memory.check(self.device, needed, self.resident)
+        return needed
+
     def forward(self, tokens: Sequence[int], folder: Path | None, seen: Callable[[Stage], None]) -> Finished:
         """See `Runner`."""
         values = np.zeros(0, np.int64)
+        self.prepare(tokens)
         with self._refusals(), self._opened() as (session, model):
             begin = time.perf_counter()
             for number, (name, made) in enumerate(self.passes.run(session.compute, model, tokens)):
@@ -156,12 +177,9 @@ class DeviceRunner:
     def generate(self, tokens: Sequence[int], count: int, seen: Callable[[int], None]) -> Finished:
         """See `Runner`."""
         chosen, feed = list[int](), list(tokens)
+        self.prepare(tokens, count)
         with self._refusals(), self._opened() as (session, model):
             begin, cache = time.perf_counter(), self.passes.Cache()
-            if len(tokens) + count > model.context:
-                raise InputRefused(
-                    f"{self.id}: {len(tokens)} tokens and {count} new ones: this model's context holds {model.context}"
-                )
             while len(chosen) < count:
                 *_, (_, greedy) = self.passes.run(session.compute, model, feed, cache)
                 feed = [int(greedy[-1])]
@@ -171,7 +189,7 @@ class DeviceRunner:
 
     @contextmanager
     def _opened(self) -> Iterator[tuple[Session, Any]]:
-        model = self.passes.load(self.model)  # what is refused is refused before the device is opened
+        model = self.loaded
         with Session(self.device, self.schedule, variant=self.variant, resident=self.resident) as session:
             yield session, model
 
@@ -181,6 +199,12 @@ class DeviceRunner:
             yield
         except Refused as e:
             raise InputRefused(f"{self.id}: {type(e).__name__}: {clean(str(e))}") from None
+
+
+@lru_cache(maxsize=1)
+def _load(module: ModuleType, source: str) -> Any:
+    """One model for all devices of a command."""
+    return module.load(source)
 
 
 def runners(
@@ -193,10 +217,13 @@ def runners(
 ) -> list[Runner]:
     """What computes `profile` by the names given: `reference`, `second`, and devices in the order of their rows.
 
-    Raises UsageError, and NoDevice where a selector matches none.
+    Raises UsageError, also where a device is named twice, and NoDevice where a selector matches none.
     """
     _check_forms(profile, schedule, variant)
-    references = [s for s in dict.fromkeys(selectors) if s in REFERENCES]
+    for selector in selectors:
+        if selectors.count(selector) > 1:
+            raise UsageError(f"--device {clean(selector)} is given twice; name each device once")
+    references = [s for s in selectors if s in REFERENCES]
     chosen: list[Runner] = [ReferenceRunner(selector, profile, model) for selector in references]
     wanted = [s for s in selectors if s not in REFERENCES]
     if not wanted:
@@ -207,12 +234,25 @@ def runners(
     module = passes.find(profile)
     if module is None:
         raise UsageError(f"device {clean(wanted[0])!r}: {profile.name} runs on {' and '.join(REFERENCES)} only")
-    for device in devices.select(devices.discover(), wanted):
+    for device in _distinct(wanted):
         if device.kind == "compile-only":
             raise UsageError(f"{device.id} compiles kernels and runs none; name a device that does")
         kept = RESIDENT_BYTES if resident is None else resident
         chosen.append(DeviceRunner(device, profile, module, model, schedule or "forward", variant or "base", kept))
     return chosen
+
+
+def _distinct(selectors: Sequence[str]) -> list[Device]:
+    """The devices that are named, in the order of their rows; UsageError where two selectors name the same one."""
+    there, by = devices.discover(), dict[str, str]()
+    for selector in selectors:
+        for device in devices.select(there, [selector]):
+            if device.id in by:
+                raise UsageError(
+                    f"--device {clean(selector)} names {device.id}, and {clean(by[device.id])} does already"
+                )
+            by[device.id] = selector
+    return [device for device in there if device.id in by]
 
 
 def _check_forms(profile: Profile, schedule: str | None, variant: str | None) -> None:

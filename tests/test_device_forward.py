@@ -2,11 +2,13 @@
 
 from contextlib import nullcontext
 
+import msgspec
 import numpy as np
 import pytest
+import tiny_models as tiny
 
 from cpu_ref import nel_mini_w8a8 as reference
-from harness import device_session, devices, passes, profiles, runners
+from harness import device_session, devices, memory, passes, profiles, runners
 from harness.device_session import Constant, Session
 from harness.errors import DeviceFailed, InputRefused, NoDevice, UsageError
 from harness.supervisor import Budgets
@@ -176,14 +178,90 @@ def test_a_device_that_does_not_open_is_named(monkeypatch):
 
 
 def test_device_selectors_stand_beside_reference_and_second(monkeypatch):
-    """In the order reference, second, devices; each once."""
+    """Reference and second first, in the order given, then devices."""
     monkeypatch.setenv("SAMEBITS_MOCK", "match")
     monkeypatch.setattr(runners.devices, "discover", lambda discover=devices.discover: discover(["mock"]))
-    found = runners.runners(["mock:match", "second", "mock:match:0", "reference"], PROFILE, "nel-mini:stress", "tree")
+    found = runners.runners(["mock:match", "second", "reference"], PROFILE, "nel-mini:stress", "tree")
     assert [r.id for r in found] == ["second", "reference", "mock:match:0"]
     assert found[2].schedule == "tree"
     with pytest.raises(NoDevice, match="no device matches 'other'"):
         runners.runners(["other"], PROFILE, "nel-mini:stress", None)
+
+
+@pytest.mark.parametrize(
+    ("selectors", "said"),
+    [
+        (["second", "second"], "--device second is given twice; name each device once"),
+        (["mock", "mock"], "--device mock is given twice; name each device once"),
+        (["mock:match", "mock:match:0"], "--device mock:match:0 names mock:match:0, and mock:match does already"),
+    ],
+)
+def test_a_device_that_is_named_twice_is_refused(monkeypatch, selectors, said):
+    """Its own pass would be what it is held to."""
+    monkeypatch.setenv("SAMEBITS_MOCK", "match")
+    monkeypatch.setattr(runners.devices, "discover", lambda discover=devices.discover: discover(["mock"]))
+    with pytest.raises(UsageError, match=said):
+        runners.runners(selectors, PROFILE, "nel-mini:stress", None)
+
+
+def test_memory_is_estimated_before_anything_runs(host):
+    """Weights, activations, cache and the largest buffer, which grow with tokens and positions."""
+    model = runner(host, "nel-mini:stress")
+    short, long, longer = model.prepare([1]), model.prepare([1] * 40), model.prepare([1], 20)
+    assert short.weights == long.weights == longer.weights > 4 * 64 * 32
+    assert short.activations < long.activations and short.cache < longer.cache < long.cache
+    assert short.total == short.weights + short.activations + short.cache
+    assert f"weights {short.weights / 2**20:.1f} MiB" in str(short)
+
+
+def test_the_estimate_of_a_model_file_counts_its_tensors(host, tmp_path):
+    """All bytes of the matrices, and 16 bytes a cached element of keys and values together."""
+    path = tiny.write(tmp_path / "tiny.gguf")
+    profile = profiles.find("dyadic-q16")
+    needed = runners.DeviceRunner(host, profile, passes.find(profile), str(path), "forward").prepare([1, 2], 3)
+    in_file = sum(len(t.data) for t in tiny.tensors().values())
+    assert in_file < needed.weights < 2 * in_file
+    assert needed.cache == 16 * tiny.LAYERS * (2 + 2) * tiny.KV_HEADS * tiny.HEAD_WIDTH
+    assert max(len(t.data) for t in tiny.tensors().values()) <= needed.largest < needed.weights
+
+
+@pytest.mark.parametrize(
+    ("limits", "resident", "said"),
+    [
+        (
+            {"global_mem_size": 99 << 20},
+            1 << 40,
+            r"dev: too large: the pass needs 103\.0 MiB, the device has 99\.0 MiB; ",
+        ),
+        (
+            {"totalGlobalMem": 1 << 20},
+            0,
+            r"dev: too large: the pass needs 13\.0 MiB, the device has 1\.0 MiB; give fewer",
+        ),
+        (
+            {"max_mem_alloc_size": 9 << 20},
+            0,
+            r"dev: too large: one buffer of the pass has 10\.0 MiB, the device takes 9\.0",
+        ),
+        ({"max-buffer-size": 1 << 30, "max-storage-buffer-binding-size": 9 << 20}, 0, "one buffer of the pass has"),
+    ],
+)
+def test_what_is_too_large_for_a_device_is_one_line(limits, resident, said):
+    """Its memory, and its largest buffer; what need not stay there is not counted."""
+    needed = memory.Memory(weights=100 << 20, activations=2 << 20, cache=1 << 20, largest=10 << 20)
+    small = devices.Device("dev", "opencl", "dev", limits=limits)
+    with pytest.raises(InputRefused, match=said) as caught:
+        memory.check(small, needed, resident)
+    assert caught.value.exit_code == 2 and "\n" not in str(caught.value)
+    memory.check(devices.Device("dev", "opencl", "dev", limits=dict.fromkeys(limits, 200 << 20)), needed, resident)
+
+
+def test_a_model_that_is_too_large_never_opens_the_device(host, monkeypatch):
+    """It is said before the session begins."""
+    small = msgspec.structs.replace(host, limits={"global_mem_size": 1000})
+    monkeypatch.setattr(runners, "Session", None)
+    with pytest.raises(InputRefused, match="too large: the pass needs"):
+        runner(small, "nel-mini:stress").forward([1], None, print)
 
 
 def test_a_device_that_only_compiles_is_refused(monkeypatch):

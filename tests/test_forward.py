@@ -125,7 +125,7 @@ def test_forward_prints_the_promised_object(model, tmp_path):
     done = samebits(tmp_path, *both, "--json", "--stages")
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
-    assert list(result) == ["profile", "profile_id", "model_sha256", "tokens", "contracts", "devices"]
+    assert list(result) == ["profile", "profile_id", "model_sha256", "tokens", "contracts", "memory", "devices"]
     assert (result["profile"], result["profile_id"], result["tokens"]) == ("dyadic-q16", DYADIC.profile_id, [1, 2, 3])
     assert result["contracts"] == "checked"
     second, reference = result["devices"]

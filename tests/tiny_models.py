@@ -5,7 +5,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from gguf_bytes import F32, Q4_0, Q4_1, Q8_0, Packed, gguf_file, pair, text_pair
+from gguf_bytes import F32, Q4_0, Q4_1, Q8_0, Packed, array, gguf_file, pair, string, text_pair
 
 WIDTH, HEADS, KV_HEADS, HEAD_WIDTH, MLP, LAYERS, VOCABULARY, CONTEXT = 32, 4, 2, 16, 64, 2, 40, 24
 EPSILON, BASE = 1e-5, 500.0
@@ -24,7 +24,7 @@ QUANT_BYTES = {Q8_0: 32, Q4_0: 16, Q4_1: 16}
 
 
 def numbers(architecture: str) -> dict[str, Any]:
-    """Metadata by key, int or float. `None` for a key leaves it out, text and lists are packed as such."""
+    """Metadata by key, int or float. `None` for a key leaves it out; texts, truth values and lists are packed as such."""
     a = architecture
     return {
         "general.architecture": architecture,
@@ -37,6 +37,43 @@ def numbers(architecture: str) -> dict[str, Any]:
         f"{a}.attention.key_length": HEAD_WIDTH,
         f"{a}.attention.layer_norm_rms_epsilon": EPSILON,
         f"{a}.rope.freq_base": BASE,
+    }
+
+
+SPELLED = [
+    "<|end|>",
+    "<|user|>",
+    *"helowrd12!<>s'",
+    "\u0120",
+    "\u010a",
+    "he",
+    "ll",
+    "hell",
+    "hello",
+    "\u0120w",
+    "or",
+    "\u0120wor",
+]
+MERGES = ["h e", "l l", "he ll", "hell o", "\u0120 w", "o r", "\u0120w or"]
+TEMPLATE = (
+    "{% for message in messages %}<|user|>{{ message['content'] }}{{ eos_token }}\n{% endfor %}"
+    "{% if add_generation_prompt %}<|user|>{% endif %}"
+)
+
+
+def vocabulary(pre: str = "smollm") -> dict[str, Any]:
+    """Metadata of a byte-level vocabulary: two control tokens, some bytes, some merges, the rest unused; a chat template."""
+    unused = [f"[PAD{i}]" for i in range(VOCABULARY - len(SPELLED))]
+    return {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": pre,
+        "tokenizer.ggml.tokens": SPELLED + unused,
+        "tokenizer.ggml.token_type": [3] * 2 + [1] * (len(SPELLED) - 2) + [5] * len(unused),
+        "tokenizer.ggml.merges": MERGES,
+        "tokenizer.ggml.bos_token_id": 1,
+        "tokenizer.ggml.eos_token_id": 0,
+        "tokenizer.ggml.add_bos_token": False,
+        "tokenizer.chat_template": TEMPLATE,
     }
 
 
@@ -84,10 +121,14 @@ def packed(architecture: str, changes: dict[str, Any], there: dict[str, Packed])
     for key, value in (numbers(architecture) | changes).items():
         if isinstance(value, str):
             pairs.append(text_pair(key, value))
+        elif isinstance(value, bool):
+            pairs.append(pair(key, 7, bytes([value])))
         elif isinstance(value, float):
             pairs.append(pair(key, 6, struct.pack("<f", value)))
         elif isinstance(value, int):
             pairs.append(pair(key, 4, struct.pack("<I", value)))
+        elif isinstance(value, list) and isinstance(value[0], str | bytes):
+            pairs.append(pair(key, 9, array(8, len(value), b"".join(map(string, value)))))
         elif value is not None:
             pairs.append(pair(key, 9, struct.pack(f"<IQ{len(value)}I", 4, len(value), *value)))
     return gguf_file(pairs, list(there.values()))

@@ -2,7 +2,8 @@
 
 Each has `Cache()`, whose length is the positions so far, `load(source)`, which gives the model with `vocabulary`, `context`,
 `layers` and `sha256`, and `run(compute, model, tokens, cache)`, which yields the stages of the document in order, as
-`cpu_ref`'s do. Tokens and model are refused as the reference refuses them.
+`cpu_ref`'s do. Tokens and model are refused as the reference refuses them: `check(model, tokens)` does so by itself.
+`memory(model, tokens, positions)` estimates what a pass over so many tokens takes that ends with so many positions.
 """
 
 from collections.abc import Callable

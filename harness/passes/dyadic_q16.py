@@ -20,6 +20,7 @@ from harness import schedules
 from harness.device_session import Constant
 from harness.families.layers_inputs import table
 from harness.gguf_read import Opened, opened
+from harness.memory import Memory
 from harness.passes import Compute
 from harness.plans import GUARD_WORDS
 
@@ -94,6 +95,26 @@ class Model:
 def load(source: str) -> Model:
     """The model of a GGUF file; Refused and InputRefused."""
     return Model(reference.load(source), opened(Path(source)))
+
+
+def check(model: Model, tokens: Sequence[int]) -> None:
+    """TokensRefused, as the reference says it."""
+    model.exact.check_tokens(tokens)
+
+
+def memory(model: Model, tokens: int, positions: int) -> Memory:
+    """What a pass over so many tokens takes that ends with so many positions; stages have 8 bytes an element."""
+    n, placed = model.exact.numbers, model.file.sound.tensors.values()
+    matrices = [t for t in placed if len(t.dims) > 1]
+    q, kv, scores = n.heads * n.head_width, n.kv_heads * n.head_width, n.heads * positions
+    stages = 6 * n.width + 3 * q + 3 * kv + 2 * scores + 4 * n.mlp
+    cut = max(*(t.size for t in matrices), 8 * tokens * model.vocabulary)
+    return Memory(
+        weights=sum(t.size + 8 * t.rows for t in matrices) + sum(2 * t.size for t in placed if len(t.dims) == 1),
+        activations=8 * tokens * (stages + model.vocabulary),
+        cache=16 * n.layers * positions * kv,
+        largest=max(min(cut, BINDING_BYTES), 8 * tokens * max(n.mlp, q, scores), 8 * positions * kv),
+    )
 
 
 @dataclass

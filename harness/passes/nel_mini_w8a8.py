@@ -1,5 +1,6 @@
 """The forward pass of nel-mini-w8a8 on a device: each stage is one kernel's output, and the next kernels' input."""
 
+import math
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,11 +11,30 @@ import numpy.typing as npt
 from cpu_ref.nel_mini_data import SHAPES, Model, load
 from cpu_ref.nel_mini_w8a8 import REQUANT, check_tokens
 from harness.families.nel_inputs import tables
+from harness.memory import Memory
 from harness.passes import Compute
 
-__all__ = ["Cache", "load", "run"]
+__all__ = ["Cache", "check", "load", "memory", "run"]
 
 Array = npt.NDArray[Any]
+
+
+def check(model: Model, tokens: Sequence[int]) -> None:
+    """TokensRefused, as the reference says it."""
+    check_tokens(tokens)
+
+
+def memory(model: Model, tokens: int, positions: int) -> Memory:
+    """What a pass over so many tokens takes that ends with so many positions: everything at 4 bytes an element, as sent."""
+    weights = [math.prod(dims) for dims in SHAPES.values()]
+    widest = max(max(dims) for dims in SHAPES.values())
+    rows = 4 * tokens * max(widest, 4 * positions)
+    return Memory(
+        weights=4 * sum(weights),
+        activations=8 * rows,
+        cache=4 * model.layers * positions * 32,
+        largest=max(4 * max(weights), rows),
+    )
 
 
 class Cache:
