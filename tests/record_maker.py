@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
+from harness import store
 from harness.devices import Device
+from harness.errors import InputRefused
 from harness.journal import Journal
 from harness.privacy import Redactor
 from harness.provenance import new_header
@@ -84,3 +87,12 @@ def forged(folder: Path, data: bytes, stamp: str = "20261130T000000Z", *, packed
 def encoded(content: list[Any]) -> bytes:
     """Lines of plain data."""
     return b"".join(msgspec.json.encode(line) + b"\n" for line in content)
+
+
+def refused(path: Path) -> str:
+    """The one line that refuses a record."""
+    with pytest.raises(InputRefused) as error:
+        store.load(path)
+    message = str(error.value)
+    assert path.name in message and "; " in message and message.isprintable() and len(message) < 1200
+    return message

@@ -1,17 +1,12 @@
-"""The validator that stands before the gguf package: what it refuses, that all readers agree on the rest, and a fuzzer."""
+"""The validator that stands before the gguf package: what it refuses, and that all readers agree on the rest."""
 
 import hashlib
 import json
 import os
-import random
-import signal
 import struct
-import sys
-import tracemalloc
 from collections import Counter
-from pathlib import Path
+from functools import partial
 
-import numpy as np
 import pytest
 from command import samebits
 from gguf import GGML_QUANT_SIZES
@@ -20,9 +15,7 @@ from gguf_bytes import (
     F32,
     Q4_0,
     Q4_1,
-    Q5_0,
     Q8_0,
-    Packed,
     array,
     entry,
     gguf_file,
@@ -31,69 +24,16 @@ from gguf_bytes import (
     string,
     text_pair,
 )
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from gguf_samples import MODEL, PAIRS, TENSORS, WIDTHS, assert_alike, tensor, u32, written
 
-from cpu_ref.errors import GgufRefused
-from cpu_ref.gguf_parser import Gguf
-from cpu_ref.second.errors import GgufRefused as SecondRefused
-from cpu_ref.second.gguf_tensor import block_tensor
-from cpu_ref.tensors import digests
-from cpu_ref.weights import BLOCK_TYPES
 from harness import gguf_check, gguf_read, models
-from harness.digest import digest_array
 from harness.errors import InputRefused, InternalError
-
-BYTES = bytes(b & 0x3B for b in random.Random(4).randbytes(1 << 12))
-"""Tensor data in which no float, of either width and wherever it stands, is infinite or NaN."""
-
-WIDTHS = {F32: (1, 4), F16: (1, 2), Q4_0: (32, 18), Q4_1: (32, 20), Q5_0: (32, 22), Q8_0: (32, 34)}
-
-PAIRS = [
-    text_pair("general.architecture", "llama"),
-    pair("llama.block_count", 4, struct.pack("<I", 30)),
-    pair("tokenizer.ggml.add_bos_token", 7, b"\1"),
-    pair("tokenizer.ggml.tokens", 9, array(8, 3, string("<s>") + string("the") + string(b"\xff\xfe"))),
-    pair("tokenizer.ggml.scores", 9, array(6, 2, struct.pack("<2f", 0.5, -1))),
-    pair("nested", 9, array(9, 2, array(7, 1, b"\0") + array(8, 1, string("x")))),
-]
-
-
-def tensor(name, dims, kind):
-    block, width = WIDTHS[kind]
-    size = dims[0] // block * width
-    for d in dims[1:]:
-        size *= d
-    return Packed(name, dims, kind, BYTES[:size])
-
-
-TENSORS = [
-    tensor("norm", [5], F32),
-    tensor("embed", [64, 3], Q8_0),
-    tensor("down", [32, 2, 2], Q4_1),
-    tensor("half", [3, 2, 1, 2], F16),
-    tensor("old", [32], Q4_0),
-    tensor("other", [32, 2], Q5_0),
-]
-
-MODEL = gguf_file(PAIRS, TENSORS)
 
 
 @pytest.fixture
 def file(tmp_path):
     """Writes bytes to a file and gives its path."""
-
-    def write(data):
-        path = tmp_path / "tiny.gguf"
-        path.unlink(missing_ok=True)
-        path.write_bytes(data)
-        return path
-
-    return write
-
-
-def u32(key, value):
-    return pair(key, 4, struct.pack("<I", value))
+    return partial(written, tmp_path)
 
 
 def laid(*entries, data=64):
@@ -230,21 +170,6 @@ def test_types_are_those_of_the_package():
     assert set(gguf_check.SCALES) <= {t[0] for t in gguf_check.TYPES.values()}
 
 
-def assert_alike(path):
-    """Harness (validator and gguf package), reference and, for blocks, second give every tensor's bytes alike."""
-    file, reference = gguf_read.Opened(path), Gguf(path)
-    assert list(file.sound.tensors) == reference.names
-    by_reference = digests(reference)
-    for name, placed in file.sound.tensors.items():
-        if placed.type not in gguf_check.SCALES:
-            assert by_reference[name] is None
-            continue
-        data = file.tensor(name)
-        assert digest_array(data) == by_reference[name], name
-        if placed.type in BLOCK_TYPES:
-            assert block_tensor(str(path), name, placed.type)[1].tobytes() == data.tobytes()
-
-
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("alignment", [8, 32, 256])
 def test_all_readers_give_the_same_bytes(file, version, alignment):
@@ -330,177 +255,3 @@ def test_the_real_model_is_read_alike_by_all_readers():
     assert all(t.reference == t.digest for t in tensors) and sound.version in (2, 3)
     data = models.tensor_bytes("smollm2-135m-q4_1", "token_embd.weight")
     assert data.shape == (49152, 612)
-
-
-HUGE = [1 << 20, 1 << 31, (1 << 32) - 1, 1 << 40, 1 << 62, (1 << 63) - 1, (1 << 64) - 1]
-
-
-def test_a_claimed_number_allocates_nothing(file):
-    """Eight bytes at every fourth place overwritten by large numbers: the peak stays at what the sound file takes."""
-    whole = gguf_file(PAIRS, TENSORS)
-    tracemalloc.start()
-    try:
-        for at in range(0, len(whole) - 8, 4):
-            for claim in (1 << 20, (1 << 64) - 1):
-                path = file(whole[:at] + struct.pack("<Q", claim) + whole[at + 8 :])
-                tracemalloc.reset_peak()
-                before = tracemalloc.get_traced_memory()[0]
-                read_by_both(path)
-                assert tracemalloc.get_traced_memory()[1] - before < 1 << 18
-    finally:
-        tracemalloc.stop()
-
-
-def read_by_both(path):
-    """What the validator and the reference say of the file; anything but a refusal of one line passes through."""
-    sound = None
-    try:
-        sound = gguf_check.check(path)
-    except InputRefused as e:
-        assert "\n" not in str(e)
-    try:
-        digests(Gguf(path))
-        read = True
-    except GgufRefused as e:
-        assert "\n" not in str(e)
-        read = False
-    return sound, read
-
-
-# The fuzzer. A file is a list of parts, each a field of the format, so that a mutation can hit lengths, counts, offsets
-# and types and leave the rest in step.
-
-
-def parts_of(pairs, tensors, version, alignment):
-    """A well-formed file as its fields."""
-    parts = [b"GGUF", struct.pack("<I", version), struct.pack("<Q", len(tensors)), struct.pack("<Q", len(pairs))]
-    for p in pairs:
-        length = struct.unpack_from("<Q", p)[0]
-        parts += [p[:8], p[8 : 8 + length], p[8 + length : 12 + length]]
-        rest = p[12 + length :]
-        parts += [rest[:4], rest[4:12], rest[12:20], rest[20:]] if p[8 + length] == 9 else [rest[:8], rest[8:]]
-    data = b""
-    for t in tensors:
-        data += bytes(-len(data) % alignment)
-        parts += [struct.pack("<Q", len(t.name)), t.name.encode(), struct.pack("<I", len(t.dims))]
-        parts += [struct.pack("<Q", d) for d in t.dims]
-        parts += [struct.pack("<I", t.type), struct.pack("<Q", len(data))]
-        data += t.data
-    parts.append(bytes(-sum(map(len, parts)) % alignment))
-    return [*parts, data]
-
-
-def mutated(parts, mutations):
-    """The file's bytes after each (kind, place, value)."""
-    parts = list(parts)
-    for kind, place, value in mutations:
-        i = place % len(parts)
-        part = parts[i]
-        if kind == "number":  # an interesting number of the field's width
-            parts[i] = (value % (1 << 8 * min(len(part), 8))).to_bytes(min(len(part), 8), "little") + part[8:]
-        elif kind == "near" and len(part) in (4, 8):
-            near = int.from_bytes(part, "little") + value % 65 - 32
-            parts[i] = (near % (1 << 8 * len(part))).to_bytes(len(part), "little")
-        elif kind in ("bit", "data") and (part := parts[i := i if kind == "bit" else len(parts) - 1]):
-            at = value % (8 * len(part))
-            parts[i] = part[: at // 8] + bytes([part[at // 8] ^ 1 << at % 8]) + part[at // 8 + 1 :]
-        elif kind == "drop":
-            parts[i] = b""
-        elif kind == "double":
-            parts[i] = part + part
-        elif kind == "swap":
-            j = value % len(parts)
-            parts[i], parts[j] = parts[j], parts[i]
-        elif kind == "again" and len(parts) < 400:  # a run of fields a second time: keys and entries twice
-            parts[i:i] = parts[i : i + value % 9]
-        elif kind == "cut":
-            whole = b"".join(parts)
-            parts = [whole[: value % (len(whole) + 1)]]
-    return b"".join(parts)
-
-
-NUMBERS = st.sampled_from([0, 1, 2, 3, 4, 5, 7, 8, 9, 12, 13, 31, 32, 33, 64, 255, 256, 1 << 16, 1 << 24, *HUGE])
-KINDS = st.sampled_from("number near near bit bit bit data data drop double swap again cut".split())
-MUTATION = st.tuples(KINDS, st.integers(0, 99), NUMBERS | st.integers(0, (1 << 64) - 1))
-SHAPES = [(k, dims) for k in WIDTHS for dims in ([1], [3], [2, 3], [1, 2, 2], [1, 1, 3, 2])]
-FILE = st.tuples(
-    st.sampled_from([2, 3]),
-    st.sampled_from([8, 32, 64]),
-    st.integers(0, (1 << len(PAIRS)) - 1),
-    st.lists(st.sampled_from(SHAPES), max_size=4),
-    st.lists(MUTATION, min_size=1, max_size=3),
-)
-
-FILES = int(os.environ.get("SAMEBITS_FUZZ_FILES", "2000"))
-ROOM = 512 << 20
-HANG_S = 5
-
-
-@pytest.fixture
-def bounded():
-    """At most ROOM bytes of address space more than now, and an alarm that ends what hangs (where the system can)."""
-    if sys.platform != "linux":
-        yield
-        return
-    import resource
-
-    def hang(*_):
-        raise TimeoutError(f"a file took over {HANG_S} s")
-
-    limits = resource.getrlimit(resource.RLIMIT_AS)
-    now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    previous = signal.signal(signal.SIGALRM, hang)
-    resource.setrlimit(resource.RLIMIT_AS, (now + ROOM, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, limits)
-        signal.signal(signal.SIGALRM, previous)
-
-
-def test_mutated_files_are_refused_or_read_alike(tmp_path, bounded):
-    """SAMEBITS_FUZZ_FILES mutated files: refused without crash, hang or much memory, or read alike."""
-    path, seen = tmp_path / "fuzz.gguf", Counter()
-
-    @settings(
-        max_examples=FILES, deadline=None, database=None, derandomize=FILES <= 2000, suppress_health_check=HealthCheck
-    )
-    @given(FILE)
-    def fuzz(spec):
-        version, alignment, chosen, shapes, mutations = spec
-        pairs = [p for i, p in enumerate(PAIRS) if chosen >> i & 1]
-        tensors = [tensor(f"t{i}", [WIDTHS[k][0] * d[0], *d[1:]], k) for i, (k, d) in enumerate(shapes)]
-        pairs = pairs if alignment == 32 else [*pairs, u32("general.alignment", alignment)]
-        path.unlink(missing_ok=True)  # to write over a file is ten times as slow
-        path.write_bytes(mutated(parts_of(pairs, tensors, version, alignment), mutations))
-        if sys.platform == "linux":
-            signal.setitimer(signal.ITIMER_REAL, HANG_S)
-        try:
-            sound, read = read_by_both(path)
-            try:
-                block_tensor(str(path), "t0", "Q8_0")
-            except SecondRefused as e:
-                assert "\n" not in str(e)
-            if sound:
-                assert read, "the validator accepts what the reference refuses"
-                assert_alike(path)
-        finally:
-            if sys.platform == "linux":
-                signal.setitimer(signal.ITIMER_REAL, 0)
-        seen["files"] += 1
-        seen["accepted" if sound else "refused"] += 1
-        seen["tensors read alike"] += len(sound.tensors) if sound else 0
-
-    fuzz()
-    print(dict(seen))
-    assert seen["files"] >= FILES  # Hypothesis may stop early where it finds nothing new
-    assert min(seen["accepted"], seen["refused"]) > FILES // 10
-
-
-def test_random_bytes_behind_a_sound_header_are_read_alike(file):
-    """Tensor data is anything: infinite scales are told apart by `usable`, never by the digest."""
-    rng = np.random.default_rng(5)
-    size = len(TENSORS[1].data)
-    for _ in range(20):
-        packed = TENSORS[1]._replace(data=rng.bytes(size))
-        assert_alike(file(gguf_file(PAIRS, [packed])))
