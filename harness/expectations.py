@@ -33,7 +33,7 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """One known fault. An absent device key fits every device; one of `api`, `vendor`, `device` must be there.
 
     `device` is an id, a prefix of one ending in `*`, or part of a name. `driver` is a version range (`>=3.1,<4`) over the
-    first number in the driver's text. `optimiser` ("on", "off") is for faults that come and go with it. `runs` is a case
+    driver's number. `optimiser` ("on", "off") is for faults that come and go with it. `runs` is a case
     id or a prefix ending in `*`, with `;schedule=` and `;variant=` where wanted. The entry holds from its day `since` to
     the end of its day `until` (UTC).
     """
@@ -207,9 +207,12 @@ def _names(word: str, device: Device) -> bool:
 
 
 def _in_range(driver: str, wanted: SpecifierSet) -> bool:
-    """Whether the first number in a driver's text (`llvmpipe Mesa 22.3.6 (LLVM 15.0.6)`: 22.3.6) is in the range."""
-    number = re.search(r"\d+(?:\.\d+)*", driver, re.ASCII)
+    """Whether a driver's number is in the range: the first in its text (`SwiftShader driver 5.0.0`), but that behind a
+    driver's name where OpenGL puts its own before it (`4.5 (Core Profile) Mesa 22.3.6`: 22.3.6)."""
+    number = re.search(r"\b(?:Mesa|NVIDIA) (\d+(?:\.\d+)*)", driver, re.ASCII) or re.search(
+        r"(\d+(?:\.\d+)*)", driver, re.ASCII
+    )
     try:
-        return number is not None and wanted.contains(Version(number[0]), prereleases=True)
+        return number is not None and wanted.contains(Version(number[1]), prereleases=True)
     except InvalidVersion:
         return False

@@ -25,6 +25,7 @@ def test_vendors_have_one_spelling_through_every_api() -> None:
         ("SwiftShader Device (Subzero)", True),
         ("Microsoft Basic Render Driver", True),
         ("Oclgrind Simulator", True),
+        ("Intel(R) FPGA Emulation Platform for OpenCL(TM) Intel(R) FPGA Emulation Device", True),
         ("NVIDIA GeForce RTX 4090", False),
         ("AMD Radeon RX 7900 XTX (RADV NAVI31)", False),
         ("Intel(R) Arc(tm) A770 Graphics (DG2)", False),

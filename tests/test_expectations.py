@@ -128,6 +128,27 @@ def test_a_driver_range_fits_no_driver_without_a_number(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("driver", "number"),
+    [
+        ("llvmpipe Mesa 22.3.6 (LLVM 15.0.6)", "22.3.6"),
+        ("4.5 (Core Profile) Mesa 22.3.6", "22.3.6"),
+        ("OpenGL ES 3.2 Mesa 24.0.9-0ubuntu0.1", "24.0.9"),
+        ("4.6.0 NVIDIA 550.54.14", "550.54.14"),
+        ("550.54.14 (CUDA 12.4)", "550.54.14"),
+        ("SwiftShader driver 5.0.0", "5.0.0"),
+        ("Intel(R) OpenCL 2026.22.10.0.01_160000", "2026.22.10.0.1"),
+    ],
+)
+def test_a_range_is_over_the_driver_s_number_and_not_over_that_of_opengl(
+    tmp_path: Path, driver: str, number: str
+) -> None:
+    """Else `<23` would fit every Mesa by OpenGL, for 4.5 is less."""
+    device = msgspec.structs.replace(DEVICE, driver=driver)
+    known = loaded(tmp_path, {"driver": f"'=={number}'"})
+    assert seen(known, result("mismatch"), device=device)[0].verdict == "waived"
+
+
+@pytest.mark.parametrize(
     ("runs", "fits"),
     [
         ("gemm_i32;*", True),

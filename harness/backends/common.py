@@ -16,7 +16,9 @@ LIBRARY_FOLDERS = ("/lib", "/usr/lib", "/lib64", "/usr/lib64", "/usr/local/lib")
 OPTIMISER = "SAMEBITS_OPTIMISER"
 """Set to "off" for a child whose device is to compile without its optimiser; `devices.without_optimiser` does it."""
 
-SOFTWARE_NAMES = re.compile(r"llvmpipe|lavapipe|softpipe|swiftshader|oclgrind|software|basic render|\bwarp\b", re.I)
+SOFTWARE_NAMES = re.compile(
+    r"llvmpipe|lavapipe|softpipe|swiftshader|oclgrind|software|emulat|simulat|basic render|\bwarp\b", re.I
+)
 VENDORS = {
     0x10DE: "NVIDIA",
     0x1002: "AMD",
