@@ -56,6 +56,9 @@ def test_the_driver_has_one_device_and_says_what_it_is(trial: dict[str, Any]) ->
     (report,) = trial["reports"]
     assert report["kind"] == "software"
     assert report["name"] and report["vendor"] and report["driver"] and report["compiler"]
+    if trial["api"] == "vulkan":  # by the native query, beside what wgpu tells
+        assert report["raw"]["device_type"] == report["raw"]["adapter_type"] == "CPU"
+        assert report["uuid"] and report["raw"]["driver_version"] > 0 and report["raw"]["vulkan"].startswith("1.")
 
 
 def test_a_program_computes_the_right_words_twice_with_the_same_handles(trial: dict[str, Any]) -> None:

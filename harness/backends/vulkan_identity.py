@@ -5,15 +5,18 @@ Structures and numbers are those of the Vulkan 1.3 registry (`vulkan_core.h`).
 """
 
 import ctypes
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from ctypes import POINTER, byref, c_char, c_char_p, c_int32, c_uint8, c_uint32, c_uint64, c_void_p
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 from harness import units
 from harness.backends.vulkan_icds import LOADER
 from harness.errors import TooOld
+
+DEVICE_TYPES = ("other", "integrated GPU", "discrete GPU", "virtual GPU", "CPU")
+"""VkPhysicalDeviceType, by its numbers."""
 
 VULKAN_1_1 = 1 << 22 | 1 << 12
 VULKAN_1_2 = 1 << 22 | 2 << 12
@@ -22,7 +25,10 @@ VULKAN_1_3 = 1 << 22 | 3 << 12
 
 @dataclass(frozen=True)
 class Identity:
-    """A physical device as the driver itself names it. `driver` is e.g. `llvmpipe Mesa 22.3.6 (LLVM 15.0.6)`."""
+    """A physical device as the driver itself names it. `driver` is e.g. `llvmpipe Mesa 22.3.6 (LLVM 15.0.6)`.
+
+    `raw`: what else it says of itself, as it says it.
+    """
 
     name: str
     vendor_id: int
@@ -32,6 +38,7 @@ class Identity:
     uuid: str | None
     pci: str | None
     units: tuple[str, ...] = ()
+    raw: Mapping[str, int | str] = field(default_factory=dict)
 
     @property
     def key(self) -> tuple[str, int, int]:
@@ -184,6 +191,13 @@ def _identity(vk: Any, device: c_void_p) -> Identity:
         api=_version(plain.api_version),
         uuid=bytes(ids.device_uuid).hex() if any(ids.device_uuid) else None,
         pci=f"{pci.domain:04x}:{pci.bus:02x}:{pci.device:02x}.{pci.function:x}" if pci in chain else None,
+        raw={
+            "device_type": dict(enumerate(DEVICE_TYPES)).get(plain.device_type, str(plain.device_type)),
+            "driver_version": plain.driver_version,
+            "driver_id": driver.driver_id,
+            "driver_uuid": bytes(ids.driver_uuid).hex(),
+            "conformance": ".".join(map(str, driver.conformance)),
+        },
         units=tuple([units.DOT_SIGNED] * bool(dot.packed_signed) + [units.DOT_UNSIGNED] * bool(dot.packed_unsigned)),
     )
 

@@ -155,7 +155,12 @@ def _report(adapter: Any, identity: vulkan_identity.Identity | None) -> Report:
         pci=identity.pci if identity else None,
         features=sorted([*adapter.features, *(identity.units if identity else ())]),
         limits={name: int(value) for name, value in adapter.limits.items()},
-        raw={**info, "wgpu": wgpu.__version__, "vulkan": identity.api if identity else None},
+        raw={
+            **(identity.raw if identity else {}),
+            **info,
+            "wgpu": wgpu.__version__,
+            "vulkan": identity and identity.api,
+        },
     )
 
 
