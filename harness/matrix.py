@@ -268,12 +268,12 @@ def _missing(runs: Sequence[Run], rows: Sequence[Row], names: Sequence[str]) -> 
 
 def control(runs: Sequence[Run]) -> str:
     """What the f32 control showed: `diverged (n digests)`, the most of one case on one device, `no power` or `not run`."""
-    digests: dict[tuple[object, ...], set[str]] = defaultdict(set)
-    for run in latest(runs):
+    digests: dict[tuple[object, ...], dict[str, str]] = defaultdict(dict)
+    for run in sorted(latest(runs), key=lambda run: run.header.started):
         for r in run.results:
             if kernel_of(r.case) == CONTROL and r.role == "case" and r.digest:
-                digests[unit(run.header.device), r.case_version].add(r.digest)
-    most = max(map(len, digests.values()), default=0)
+                digests[unit(run.header.device), r.case_version][r.schedule] = r.digest  # of one schedule the newest
+    most = max((len(set(said.values())) for said in digests.values()), default=0)
     return f"diverged ({most} digests)" if most > 1 else NO_POWER if most else NOT_RUN
 
 

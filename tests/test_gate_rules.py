@@ -284,6 +284,13 @@ def test_a_control_without_power_is_said_and_never_counts() -> None:
     assert any("no power" in m for m in matrix.judge(runs).missing)
 
 
+def test_two_digests_of_one_schedule_are_no_power() -> None:
+    """As where the kernel changed between two records of one device: that shows no order at work."""
+    runs = [run_of(result(), *sound()[:2], control("tree", digest)) for digest in "be"]
+    assert matrix.control(runs) == "no power"
+    assert matrix.control([*runs, run_of(control("forward", "b"))]) == "diverged (2 digests)"
+
+
 def test_all_conditions_together_are_a_pass() -> None:
     """The rules can be met."""
     gate = matrix.judge(two_vendors())
