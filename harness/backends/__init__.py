@@ -6,7 +6,8 @@ A module has
     drivers() -> [Driver]    which drivers the machine has, by looking at files and variables only: no GPU library is
                              loaded, nothing is run; called in the supervisor
     probe() -> [dict]        the devices that the one visible driver has, as raw reports (see `Report`); runs in a
-                             child whose environment was narrowed to that driver
+                             child whose environment was narrowed to that driver; raises CompileError where none of
+                             them builds a line
     open_device(index) -> Backend    the device at that place of `probe()`; runs in the worker, likewise narrowed
     cache_environment(folder)        variables that keep the caches of driver and libraries inside `folder`, or off
 
