@@ -79,11 +79,12 @@ def _running(command: Any) -> Any:
             ),
             click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
             click.option("--require-hardware", is_flag=True, help="Refuse software devices."),
+            click.option("--timeout", type=click.FloatRange(1), metavar="SECONDS", help="Budget of each run phase."),
             click.option(
-                "--timeout", type=click.FloatRange(min=1), metavar="SECONDS", help="Budget of each run phase."
+                "--time", "soak_seconds", type=click.FloatRange(1), metavar="SECONDS", help="End a soak after."
             ),
             click.option(
-                "--time", "soak_seconds", type=click.FloatRange(min=1), metavar="SECONDS", help="End a soak after."
+                "--workers", type=click.IntRange(1, 64), metavar="N", help="Of a software device; else one a core."
             ),
             click.option(
                 "--optimiser",
@@ -118,9 +119,9 @@ def run(**options: Any) -> None:
 
 def _execute(given: dict[str, Any], *, judge: bool) -> None:
     from harness import expectations, gate, matrix, report
+    from harness.lane import Budgets
     from harness.report.junit import write_junit
     from harness.selections import Shard
-    from harness.supervisor import Budgets
 
     known = expectations.load(given["expectations"])  # refused before anything runs
     preset = presets.pinned(given["preset"])
@@ -137,11 +138,11 @@ def _execute(given: dict[str, Any], *, judge: bool) -> None:
         soak_seconds=given["soak_seconds"],
         shard=Shard.parse(given["shard"]) if given["shard"] else None,
         optimiser_off=given["optimiser"] == "off",
+        workers=given["workers"],
     )
     outcome = gate.execute(options, say)
     runs = expectations.apply(outcome.runs(), known)
-    ran = {run.header.device.id for run in runs}
-    others = [d for d in outcome.devices if d.id not in ran] if judge else []
+    others = [d for d in outcome.devices if d.id not in {r.header.device.id for r in runs}] if judge else []
     verdict = matrix.judge(runs, others, outcome.missing, outcome.interrupted, given["allow_fixes"])
     if given["junit"]:
         write_junit(given["junit"], verdict, runs, outcome.missing)

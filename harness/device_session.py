@@ -22,9 +22,9 @@ from harness.devices import Device
 from harness.digest import numpy_type
 from harness.errors import DeviceFailed, Incomplete
 from harness.evidence import Dumped, Fault, read_dumps, understood
+from harness.lane import Budgets
 from harness.locks import device_lock
 from harness.process import Child, ChildFault, ProtocolError, environment, one_line, python
-from harness.supervisor import Budgets
 from harness.terminal import say
 from harness.verdicts import judge
 

@@ -1,5 +1,6 @@
 """What a worker hands over, taken with distrust: its claims as typed events, its dumps as files, and what is kept of a failure."""
 
+import itertools
 import os
 import stat
 from collections.abc import Sequence
@@ -152,19 +153,18 @@ def wrong_operations(case: Case, inputs: Inputs, right: bytes, got: bytes) -> st
 class Failures:
     """The folder beside the records where failures of one run lie: a folder each, with both sides and the artefacts.
 
-    `wanting` are those whose compiled artefacts the worker has not been asked for yet.
+    `wanting`: where the compiled artefacts of those go whose worker has not been asked for them yet.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.wanting: list[tuple[RunKey, Path]] = []
-        self._kept = 0
+        self.wanting: dict[RunKey, Path] = {}
+        self._kept = itertools.count()
 
     def keep(self, run: RunKey, dumps: Sequence[bytes], right: bytes) -> list[str]:
         """Write both sides of a failure; what the record says of it."""
-        if self._kept >= KEPT_FAILURES or len(right) > KEPT_BYTES:
+        if len(right) > KEPT_BYTES or next(self._kept) >= KEPT_FAILURES:
             return []
-        self._kept += 1
         place = self.folder / str(run).replace(";", "_").replace("/", "_")
         try:
             place.mkdir(parents=True, exist_ok=True)
@@ -172,5 +172,5 @@ class Failures:
                 (place / name).write_bytes(data)
         except OSError as e:
             return [f"not kept: {e.strerror}"]
-        self.wanting.append((run, place))
+        self.wanting[run] = place
         return [f"{self.folder.name}/{place.name}"]

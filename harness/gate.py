@@ -17,13 +17,14 @@ from harness.devices import Device
 from harness.errors import NoDevice, SamebitsError, UsageError
 from harness.journal import Journal
 from harness.kernels import FAMILY_OF
+from harness.lane import Budgets
 from harness.locks import device_lock
 from harness.privacy import Redactor, salt
 from harness.provenance import new_header, new_id, recorded_device
 from harness.records import SUFFIX, Header, Key, Run
 from harness.reference import Reference
 from harness.selections import Selection, Shard
-from harness.supervisor import Budgets, DeviceRun
+from harness.supervisor import DeviceRun
 from harness.tasks import language_of, tasks
 from harness.verdicts import SEVERITY, Result
 
@@ -49,6 +50,7 @@ class Options:
     memory_limit: int = WORKER_MEMORY
     shard: Shard | None = None
     optimiser_off: bool = False
+    workers: int | None = None
 
     def __post_init__(self) -> None:
         """Raises UsageError for what makes no sense."""
@@ -213,14 +215,14 @@ def _run(device: Device, wanted: Iterable[Selection], command: _Command) -> list
     todo = tasks(wanted, language_of(device))
     if device.kind != "compile-only":  # nothing of it is compared
         command.reference.prefetch(task.case for task in todo)
-    run = DeviceRun(device, command.reference, budgets=options.budgets, memory_limit=options.memory_limit)
+    run = DeviceRun(device, command.reference, options.budgets, options.memory_limit, options.workers)
     header = new_header(
         device,
         options.preset,
         presets.VERSION[options.preset],
-        [planned for task in todo for planned in task.planned(run.language)],
+        [planned for task in todo for planned in task.planned(run.findings.language)],
         command.redactor,
-        nonce=run.nonce,
+        nonce=run.findings.nonce,
         budgets=options.budgets.seconds(),
         options=({"cases": " ".join(options.cases)} if options.cases else {})
         | ({"shard": str(options.shard)} if options.shard else {})
@@ -235,7 +237,7 @@ def _run(device: Device, wanted: Iterable[Selection], command: _Command) -> list
     progress = _Progress(device.id, total)
     with Journal(header, command.redactor) as kept:
         try:
-            run.execute(todo, kept, options.out / "failures" / header.run_id, finished, progress)
+            results = run.execute(todo, kept, options.out / "failures" / header.run_id, finished, progress)
             kept.footer()
         except KeyboardInterrupt:
             kept.footer("interrupted")
@@ -244,11 +246,11 @@ def _run(device: Device, wanted: Iterable[Selection], command: _Command) -> list
         finally:
             progress.clear()
         outcome.records.append(kept.seal(options.out))
-    counts = ", ".join(f"{n} {verdict}" for verdict, n in sorted(_counts(run.results).items()))
+    counts = ", ".join(f"{n} {verdict}" for verdict, n in sorted(_counts(results).items()))
     wall = time.monotonic() - begin
-    share = 100 * max(0.0, 1 - sum(run.seconds.values()) / wall)
+    share = 100 * max(0.0, 1 - sum(run.findings.seconds.values()) / run.worker_s) if run.worker_s else 0.0
     say(f"{device.id}: {counts} in {wall:.1f} s (harness {share:.0f} %)")
-    return run.results
+    return results
 
 
 def _soak(device: Device, command: _Command) -> None:

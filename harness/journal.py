@@ -9,6 +9,7 @@ import hashlib
 import io
 import os
 import tempfile
+import threading
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
@@ -52,7 +53,7 @@ def check_out(out: Path) -> None:
 
 
 class Journal:
-    """Takes the lines of one run. Use it in `with`; `footer` and then `seal` end it, else the file stays and is named.
+    """Takes the lines of one run, from any thread. Use it in `with`; `footer` and `seal` end it, else the file stays and is named.
 
     Raises Incomplete when a line cannot be kept; the file then ends with the last whole line.
     """
@@ -63,12 +64,13 @@ class Journal:
         self.path = folder() / f"{header.stamp}__{slug(header.device)}__{header.run_id}{JOURNAL_SUFFIX}"
         self._ended = False
         try:
-            self._file = open(self.path, "xb", buffering=0)  # noqa: SIM115 (closed by `close`)
+            self._file = open(self.path, "xb", buffering=0, opener=_appending)  # noqa: SIM115 (closed by `close`)
         except OSError as e:
             raise UsageError(
                 f"journal {self.path}: {e.strerror}; name a folder that can be written in SAMEBITS_STATE_DIR"
             ) from e
         self._size = 0
+        self._lock = threading.Lock()
         try:
             self._write(header)
         except Incomplete:
@@ -145,16 +147,17 @@ class Journal:
 
     def _write(self, line: msgspec.Struct) -> None:
         data = msgspec.json.encode(line) + b"\n"
-        try:
-            _write_all(self._file.fileno(), data)
-            os.fsync(self._file.fileno())
-        except OSError as e:
-            with suppress(OSError):
-                self._file.truncate(self._size)
-            raise Incomplete(
-                f"journal {self.path}: {e.strerror}; make room, then go on with --resume {self.path}"
-            ) from e
-        self._size += len(data)
+        with self._lock:
+            try:
+                _write_all(self._file.fileno(), data)
+                os.fsync(self._file.fileno())
+            except OSError as e:
+                with suppress(OSError):
+                    self._file.truncate(self._size)
+                raise Incomplete(
+                    f"journal {self.path}: {e.strerror}; make room, then go on with --resume {self.path}"
+                ) from e
+            self._size += len(data)
 
     def _kept(self, out: Path, e: OSError) -> SamebitsError:
         mend = f"the journal is kept: mend it, then --resume {self.path}"
@@ -200,6 +203,11 @@ def carry_over(parent: Run, header: Header) -> dict[Key, Result]:
         and (p := by_run.get(r.run) if r.role == "shutdown" else planned.get((r.role, r.run)))
         and (p.case_version, p.kernel_hash) == (r.case_version, r.kernel_hash)
     }
+
+
+def _appending(path: str, flags: int) -> int:
+    """Each line goes to the end, also after a line that was taken back."""
+    return os.open(path, flags | os.O_APPEND, 0o666)
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

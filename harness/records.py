@@ -153,7 +153,7 @@ class Run:
     results: tuple[Result, ...]
     voids: tuple[Void, ...]
     footer: Footer | None
-    under_way: str | None
+    under_way: tuple[str, ...]
     path: Path
     sha256: str | None
 

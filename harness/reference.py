@@ -146,6 +146,7 @@ class Reference:
         self._processes = {name: _Process(name) for name in MODULES}
         self._pools = {name: ThreadPoolExecutor(1, thread_name_prefix=name) for name in MODULES}
         self._answers: dict[str, Future[Expected]] = {}
+        self._lock = threading.Lock()
         self.computing_s = 0.0
 
     def __enter__(self) -> "Reference":
@@ -171,19 +172,23 @@ class Reference:
     def prefetch(self, cases: Iterable[Case]) -> None:
         """Compute these in the background, in this order; the control has no right answer."""
         for case in cases:
-            if case.id not in self._answers and not base(case.kernel).control:
-                known = self._read(case) if self.cached else None
-                if known:
-                    self._answers[case.id] = future = Future[Expected]()
-                    future.set_result(known)
-                else:
-                    second = self._pools["second"].submit(self._ask, "second", case)
-                    self._answers[case.id] = self._pools["reference"].submit(self._compute, case, second)
+            with self._lock:
+                if case.id not in self._answers and not base(case.kernel).control:
+                    self._answers[case.id] = self._answer(case)
 
-    def expected(self, case: Case) -> Expected:
-        """The right output of `case`; raises InternalError where the reference could not say it."""
+    def _answer(self, case: Case) -> Future[Expected]:
+        known = self._read(case) if self.cached else None
+        if known:
+            future = Future[Expected]()
+            future.set_result(known)
+            return future
+        second = self._pools["second"].submit(self._ask, "second", case)
+        return self._pools["reference"].submit(self._compute, case, second)
+
+    def expected(self, case: Case, timeout: float | None = None) -> Expected:
+        """The right output of `case`; raises InternalError where the reference could not say it, TimeoutError after `timeout` s."""
         self.prefetch([case])
-        return self._answers[case.id].result()
+        return self._answers[case.id].result(timeout)
 
     def tensor(self, case: Case) -> bytes:
         """The canonical bytes of the right output."""

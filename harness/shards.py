@@ -65,7 +65,7 @@ def _lost(run: Run, shard: Shard) -> Run:
         results=tuple(p.not_run(detail) for p in planned),
         voids=(),
         footer=None,
-        under_way=None,
+        under_way=(),
         path=Path(f"no-record-of-shard-{shard.number}-of-{shard.count}"),
         sha256=None,
     )

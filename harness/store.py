@@ -179,7 +179,7 @@ class _Reader:
         self.runs: set[str] = set()
         self.results: dict[Key, Result] = {}
         self.voids: list[Void] = []
-        self.under_way: str | None = None
+        self.under_way: list[str] = []
 
     def take(self, line: Line) -> str | None:
         """What is wrong with the next line, if anything."""
@@ -190,7 +190,7 @@ class _Reader:
         if self.footer is not None:
             return "something behind the footer"
         if isinstance(line, Started):
-            self.under_way = line.run
+            self.under_way.append(line.run)
             return None if line.run in self.runs else f"{line.run} was started but not planned"
         if isinstance(line, Result):
             return self._result(line)
@@ -238,8 +238,8 @@ class _Reader:
     def _result(self, result: Result) -> str | None:
         key = (result.role, result.run)
         planned = self.planned.get(key)
-        if result.run == self.under_way:
-            self.under_way = None
+        if result.run in self.under_way:
+            self.under_way.remove(result.run)
         if key in self.results:
             return f"two results of {result.run}"
         self.results[key] = result
@@ -260,13 +260,10 @@ def _parse(path: Path, data: bytes, sha256: str | None) -> Run:
             raise _refused(path, f"line {number}: {problem}", MEND)
     if reader.header is None:
         raise _refused(path, "holds no whole line: nothing was run", "remove it")
-    results = dict(reader.results)
+    results = []  # in the order of the plan: which lane was faster is nobody's concern
     for key, planned in reader.planned.items():
-        if key not in results:
-            detail = (
-                "interrupted while it was under way" if planned.run == reader.under_way else "interrupted before it"
-            )
-            results[key] = planned.not_run(detail)
-    return Run(
-        reader.header, tuple(results.values()), tuple(reader.voids), reader.footer, reader.under_way, path, sha256
-    )
+        cut = "interrupted while it was under way" if planned.run in reader.under_way else "interrupted before it"
+        results.append(reader.results.pop(key) if key in reader.results else planned.not_run(cut))
+    results += reader.results.values()  # of workers' ends
+    under_way = tuple(reader.under_way)
+    return Run(reader.header, tuple(results), tuple(reader.voids), reader.footer, under_way, path, sha256)

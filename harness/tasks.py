@@ -1,5 +1,6 @@
-"""Tasks: what a device has to do for a selection of cases, its checks first, as the run keys of one case each."""
+"""Tasks: what a device has to do for a selection of cases, its checks first, as the run keys of one case each; and their queue."""
 
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -49,3 +50,30 @@ def tasks(selections: Iterable[Selection], language: kernels.Language) -> list[T
         found.append(Task(test, "self-test", [RunKey(test.id, s, v) for s, v in wanted]))
         found.append(Task(test, "known-bad", [RunKey(test.id, s, v) for v, s in twins.items()]))
     return found + cases
+
+
+class Queue:
+    """Tasks that lanes take from, in their order. A program belongs to the lane that took it first: it is compiled once."""
+
+    def __init__(self, todo: Iterable[Task]) -> None:
+        self._left = [Task(task.case, task.role, list(task.runs)) for task in todo]
+        self._owners: dict[tuple[str, bool, str, str], int] = {}
+        self._lock = threading.Lock()
+
+    def take(self, lane: int) -> Task | None:
+        """All run keys of the next task whose programs are the lane's, else one whose program is nobody's yet; None at the end."""
+        with self._lock:
+            self._left = [task for task in self._left if task.runs]
+            for task in self._left:
+                owners = {run: self._owners.get(_program(task, run)) for run in task.runs}
+                own = [run for run, owner in owners.items() if owner == lane]
+                runs = own or [run for run, owner in owners.items() if owner is None][:1]
+                if runs:
+                    self._owners[_program(task, runs[0])] = lane
+                    task.runs = [run for run in task.runs if run not in runs]
+                    return Task(task.case, task.role, runs)
+        return None
+
+
+def _program(task: Task, run: RunKey) -> tuple[str, bool, str, str]:
+    return task.case.kernel, task.role == "known-bad", run.schedule, run.variant

@@ -19,8 +19,8 @@ from harness import devices, gate, locks
 from harness.backends import Driver, mock
 from harness.devices import Device
 from harness.errors import SamebitsError
+from harness.lane import Budgets
 from harness.records import Run
-from harness.supervisor import Budgets
 from harness.verdicts import Result
 
 STRUCK = "gemm_i32;m=17;n=19;k=23;dist=full;seed=0"
@@ -28,6 +28,9 @@ LINEAR = "linear_q8_0;m=1;n=1;k=32;dist=full;seed=0"
 STRUCK_RUN = f"{STRUCK};schedule=reverse;variant=base"
 SELF_TEST_RUN = "gemm_i32;m=17;n=19;k=33;dist=full;seed=0;schedule=reverse;variant=base"
 BUDGETS = Budgets(probe=20, compile=1.5, run=1.5, shutdown=1.5)
+
+WORKERS = 2
+"""Of a device, unless a test says else; two lanes do whatever one does."""
 
 Results = dict[tuple[str, str, str], tuple[str, str | None]]
 """Device, role, run key -> verdict, digest."""
@@ -42,7 +45,7 @@ def mock_device(item: str) -> Device:
 
 def options(folder: Path, cases: Sequence[str] = (STRUCK, LINEAR), **more: Any) -> gate.Options:
     """Of a gate whose records go to `folder`/out."""
-    return gate.Options("tiny", folder / "out", cases=tuple(cases), **{"budgets": BUDGETS, **more})
+    return gate.Options("tiny", folder / "out", cases=tuple(cases), **{"budgets": BUDGETS, "workers": WORKERS, **more})
 
 
 def folders(folder: Path) -> dict[str, str]:

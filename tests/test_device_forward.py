@@ -11,7 +11,7 @@ from cpu_ref import nel_mini_w8a8 as reference
 from harness import device_session, devices, memory, passes, profiles, runners
 from harness.device_session import Constant, Session
 from harness.errors import DeviceFailed, InputRefused, NoDevice, UsageError
-from harness.supervisor import Budgets
+from harness.lane import Budgets
 
 PROFILE = profiles.find("nel-mini-w8a8")
 

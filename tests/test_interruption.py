@@ -22,9 +22,21 @@ from typing import Any
 import mock_gates
 import psutil
 import pytest
-from mock_gates import LINEAR, STRUCK, STRUCK_RUN, Results, bad, folders, mock_device, options, own_lock, results_of
+from mock_gates import (
+    LINEAR,
+    STRUCK,
+    STRUCK_RUN,
+    WORKERS,
+    Results,
+    bad,
+    folders,
+    mock_device,
+    options,
+    own_lock,
+    results_of,
+)
 
-from harness import devices, gate, journal, kernels, matrix, presets, process, store, supervisor
+from harness import devices, findings, gate, journal, kernels, lane, matrix, presets, process, store
 from harness.cases import Case
 from harness.errors import Incomplete, InputRefused, UsageError
 from harness.gate import Outcome
@@ -142,7 +154,7 @@ def test_a_supervisor_killed_at_any_moment_loses_at_most_the_run_key_under_way(
             found = left(folder)
             kept = done(found)
             assert told <= {(role, run) for _, role, run in kept}, "told, and not kept"
-            assert sum(run.under_way is not None for run in found) <= kills
+            assert sum(len(run.under_way) for run in found) <= kills * WORKERS
             way = chance.choice(list(resumed)[:3]) if found else "anew"
             resumed[way] += 1
             newest = max(found, key=lambda r: r.header.started, default=None)
@@ -220,8 +232,8 @@ def test_a_worker_killed_at_any_moment_costs_at_most_the_run_key_under_way(
             self.timer.join()
             super().close(grace)
 
-    monkeypatch.setattr(supervisor, "Child", Doomed)
-    monkeypatch.setattr(supervisor, "LOSSES_ALLOWED", 1000)
+    monkeypatch.setattr(lane, "Child", Doomed)
+    monkeypatch.setattr(findings, "LOSSES_ALLOWED", 1000)
     rounds = 0
     while len(kills) < KILLS:
         before, rounds = len(kills), rounds + 1
@@ -245,7 +257,7 @@ class Command:
             from pathlib import Path
             sys.path.insert(0, {str(Path(__file__).parent)!r})
             import mock_gates
-            from harness import cli, devices, gate, supervisor
+            from harness import cli, devices, gate
             devices.discover = lambda *_: [mock_gates.mock_device(item) for item in {list(items)!r}]
             gate.device_lock = mock_gates.own_lock(Path({str(folder)!r}))
             cli.main()
@@ -300,7 +312,7 @@ def test_an_interrupted_command_seals_its_record_and_is_gone_on_with(
     command = Command(tmp_path, ["first=match", "card=hang-run"], ignore=ignore)
     command.wait_for("mock:card:0")
     deadline = time.monotonic() + 20
-    while time.monotonic() < deadline and not any(run.under_way == STRUCK_RUN for run in left(tmp_path)):
+    while time.monotonic() < deadline and not any(STRUCK_RUN in run.under_way for run in left(tmp_path)):
         time.sleep(0.05)
     workers = psutil.Process(command.process.pid).children(recursive=True)
     begin = time.monotonic()
@@ -349,10 +361,10 @@ def test_a_resumed_run_that_is_interrupted_at_once_still_holds_all_that_was_done
     """What is carried over is written first; and it is looked for in every run that came before."""
     first = gate_on(["card=crash/all"], here, monkeypatch)
     (run,) = first.runs()
-    monkeypatch.setattr(supervisor.DeviceRun, "_do", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(lane.Lane, "_do", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     (again,) = gate_on(["card=match"], here, monkeypatch, resume=first.gate_run).runs()
     assert again.header.parent == run.header.run_id and done([again]) == done([run])
-    monkeypatch.setattr(supervisor.DeviceRun, "_keep", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(findings.Findings, "keep", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     (empty,) = gate_on(["card=match"], here, monkeypatch, resume=first.gate_run).runs()
     assert empty.header.parent == again.header.run_id and not done([empty])
     monkeypatch.undo()
@@ -362,10 +374,10 @@ def test_a_device_that_was_set_aside_is_gone_on_with_until_it_is_done(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each resumption has three losses of its own; faults stay, and the last run names its parents in a line."""
-    outcome = gate_on(["card=crash/all"], here, monkeypatch, cases=[STRUCK])
+    outcome = gate_on(["card=crash/all"], here, monkeypatch, cases=[STRUCK], workers=1)
     chain = [outcome.runs()[0]]
     while not chain[-1].complete:
-        chain += gate_on(["card=crash/all"], here, monkeypatch, cases=[STRUCK], resume="last").runs()
+        chain += gate_on(["card=crash/all"], here, monkeypatch, cases=[STRUCK], workers=1, resume="last").runs()
     planned = len(chain[0].header.planned)
     twins = sum(p.role == "known-bad" for p in chain[0].header.planned)
     crashes = [sum(r.verdict == "crash" for r in run.results) for run in chain]
@@ -394,7 +406,7 @@ def test_a_void_run_is_done_anew(here: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_of_a_fork_the_worse_result_stays(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two resumptions of one run, of which one found a fault."""
-    monkeypatch.setattr(supervisor.DeviceRun, "_do", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(lane.Lane, "_do", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     root = gate_on(["card=match"], here, monkeypatch)
     monkeypatch.undo()
     for name, place in folders(here).items():
@@ -412,7 +424,7 @@ def test_of_a_fork_the_worse_result_stays(here: Path, monkeypatch: pytest.Monkey
 
 def test_a_journal_killed_in_its_header_does_not_hinder(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor does a damaged record that has nothing to do with it."""
-    outcome = gate_on(["card=crash/all"], here, monkeypatch, cases=[STRUCK])
+    outcome = gate_on(["card=crash/all"], here, monkeypatch, cases=[STRUCK], workers=1)
     (here / "state" / "journals" / "torn.jsonl").write_bytes(b'{"type":"hea')
     (here / "out" / "damaged.jsonl.gz").write_bytes(b"no")
     (run,) = gate_on(["card=match"], here, monkeypatch, cases=[STRUCK], resume="last").runs()
@@ -447,14 +459,14 @@ def test_a_soak_is_gone_on_with_round_by_round(here: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(presets, "soak_rounds", rounds)
     monkeypatch.setattr(presets, "SOAK_ELEMENTS", 3 * 7 * 2 * 17 * 19)
-    honest = supervisor.DeviceRun._do
+    honest = lane.Lane._do
 
-    def interrupted(self: supervisor.DeviceRun, task: Any) -> None:
+    def interrupted(self: lane.Lane, task: Any) -> None:
         honest(self, task)
         if task.role == "case" and task.case.seed == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(supervisor.DeviceRun, "_do", interrupted)
+    monkeypatch.setattr(lane.Lane, "_do", interrupted)
     soak = {"preset": "soak", "cases": ()}
 
     def gate_of(resume: str | None) -> Outcome:
@@ -463,7 +475,7 @@ def test_a_soak_is_gone_on_with_round_by_round(here: Path, monkeypatch: pytest.M
 
     first = gate_of(None)
     assert first.interrupted and len(first.records) == 2
-    monkeypatch.setattr(supervisor.DeviceRun, "_do", honest)
+    monkeypatch.setattr(lane.Lane, "_do", honest)
     runs = gate_of("last").runs()
     assert len(runs) == 3 and all(run.complete and not bad(run) for run in runs)
     assert [run.header.parent is not None for run in sorted(runs, key=lambda r: r.header.planned[-1].run)] == [
@@ -535,7 +547,7 @@ def test_an_output_folder_that_fills_up_keeps_the_journal(here: Path, monkeypatc
         gate_on(["match"], here, monkeypatch)
     (path,) = journal_files(here)
     monkeypatch.setattr(journal, "_store", honest)
-    monkeypatch.setattr(supervisor, "Child", None)  # no worker is needed
+    monkeypatch.setattr(lane, "Child", None)  # no worker is needed
     (run,) = gate_on(["match"], here, monkeypatch, resume=str(path)).runs()
     assert run.complete and not bad(run)
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from harness import devices, gate, matrix
+from harness.lane import Budgets
 from harness.records import Run
-from harness.supervisor import Budgets
 
 STRUCK = "gemm_i32;m=17;n=19;k=23;dist=full;seed=0"
 CASES = ("gemm_i32;m=1;n=1;k=1;dist=full;seed=0", STRUCK)
@@ -19,7 +19,7 @@ def gate_of(mocks: str, monkeypatch: pytest.MonkeyPatch, folder: Path) -> tuple[
     monkeypatch.setenv("SAMEBITS_STATE_DIR", str(folder / "state"))
     monkeypatch.setattr(devices, "discover", lambda: everything(["mock"], budget=3.0))
     budgets = Budgets(probe=10, compile=2, run=2, shutdown=2)
-    options = gate.Options("tiny", folder / "out", cases=CASES, budgets=budgets, memory_limit=1 << 30)
+    options = gate.Options("tiny", folder / "out", cases=CASES, budgets=budgets, memory_limit=1 << 30, workers=1)
     outcome = gate.execute(options, lambda _: None)
     runs = outcome.runs()
     return {r.header.device.label: r for r in runs}, matrix.judge(runs)

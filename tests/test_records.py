@@ -31,7 +31,7 @@ def test_a_sealed_record_reads_back_as_it_was_written(tmp_path: Path) -> None:
     """Header, results in their order, footer; the name carries the time and the file's SHA-256."""
     path = sealed(tmp_path)
     run = store.load(path)
-    assert [r.run for r in run.results] == RUNS and run.complete and run.under_way is None
+    assert [r.run for r in run.results] == RUNS and run.complete and run.under_way == ()
     assert run.footer is not None and run.footer.counts == {"match": 3}
     assert path.parent.name == "vulkan-lvp-nvidia-test" and path.name.startswith(run.header.stamp)
     assert run.sha256 is not None and run.sha256 in path.name
@@ -62,7 +62,7 @@ def test_an_unfinished_journal_says_what_was_under_way_and_what_was_not_run() ->
         kept.started(RUNS[1])
     run = store.load(kept.path)
     assert [r.verdict for r in run.results] == ["match", "not-run", "not-run"]
-    assert run.under_way == RUNS[1] and not run.complete and journal.unfinished() == [kept.path]
+    assert run.under_way == (RUNS[1],) and not run.complete and journal.unfinished() == [kept.path]
     assert run.results[1].detail == "interrupted while it was under way"
 
 
