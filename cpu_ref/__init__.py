@@ -36,5 +36,11 @@ VERSION = {
     "probe_div": "1",
     "probe_int64": "1",
     "probe_pack": "1",
+    "probe_flow": "1",
+    "probe_group": "1",
+    "probe_atomics": "1",
+    "probe_words": "1",
+    "probe_heap": "1",
+    "probe_arguments": "1",
 }
 """Version of each kernel's reference; part of the case version, raised when a digest may change."""

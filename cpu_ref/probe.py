@@ -7,6 +7,8 @@ at the end. Its place in its kernel's table is the number that a row names it by
 from collections.abc import Callable, Mapping, Sequence
 
 from cpu_ref.integers import read_signed, write_residues
+from cpu_ref.probe_flow import FLOW
+from cpu_ref.probe_group import ATOMICS, GROUP
 
 Operation = Callable[..., Sequence[int]]
 """Operand words to result words: shorter results are filled with zeros."""
@@ -228,6 +230,7 @@ INT64: dict[str, Operation] = {
     "mul_sat_s64": _signed64(lambda x, y: (_saturated(x * y),)),
     "abs_s64": _signed64(lambda x, y: (abs(x),)),
     "count_64": lambda a, b, c, d: (64 - (a | b << 32).bit_length(), (a | b << 32).bit_count()),
+    "shift_wide_64": _wide(lambda x, y: (x << y % 64, x >> y % 64)),
 }
 
 
@@ -288,5 +291,8 @@ PROBES: Mapping[str, tuple[int, dict[str, Operation]]] = {
     "probe_div": (4, DIV),
     "probe_int64": (4, INT64),
     "probe_pack": (4, PACK),
+    "probe_flow": (4, FLOW),
+    "probe_group": (4, GROUP),
+    "probe_atomics": (4, ATOMICS),
 }
 """By kernel: operand words of a row, and its operations in the order of their numbers."""

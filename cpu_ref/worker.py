@@ -24,13 +24,14 @@ from cpu_ref.digest import BYTES, tensor_digest, tensor_size
 from cpu_ref.errors import Refused, RequestRefused, WeightsRefused
 from cpu_ref.gemm import Gemm, gemm_i8, gemm_i32, gemm_i32_i64
 from cpu_ref.gguf_parser import Gguf
-from cpu_ref.integers import read_signed, write_signed
+from cpu_ref.integers import read_signed, write_residues, write_signed
 from cpu_ref.layers import LAYERS, Layer
 from cpu_ref.limbs import FUNCTIONS, limbs
 from cpu_ref.linear import linear
 from cpu_ref.nel_mini_kernels import OPERATIONS, Operation
 from cpu_ref.probe import PROBES
 from cpu_ref.probe import compute as compute_probe
+from cpu_ref.probe_memory import ARGUMENTS, WAYS, arguments, heap, words
 from cpu_ref.weights import Q4_0, Q4_1, Q8_0, BlockType
 
 MAX_OUTPUTS = 1 << 26
@@ -295,6 +296,27 @@ def _probe(name: str) -> Kernel:
     return Kernel(("rows",), ("rows",), compute)
 
 
+def _of_memory(names: tuple[str, ...], compute: Callable[..., list[int]]) -> Compute:
+    """Inputs i32[n] of these names to i32[n]."""
+
+    def computed(dims: dict[str, int], inputs: dict[str, Any], **chosen: str) -> Computed:
+        n = dims["n"]
+        data = {name: _read(inputs, name, "i32", (n,)) for name in names}
+        values = {name: read_signed(content, 4) for name, content in data.items()}
+        results = write_residues(compute(values, **chosen), 4)
+        return Computed("i32", (n,), results, 0, {name: tensor_digest("i32", (n,), d) for name, d in data.items()})
+
+    return computed
+
+
+def _words(inputs: dict[str, list[int]], way: str) -> list[int]:
+    return words(inputs["given"], way)
+
+
+def _heap(inputs: dict[str, list[int]]) -> list[int]:
+    return heap(inputs["places"])
+
+
 KERNELS: dict[str, Kernel] = {
     "gemm_i32": _gemm("i32", "i32", gemm_i32),
     "gemm_i32_i64": _gemm("i32", "i64", gemm_i32_i64),
@@ -306,5 +328,8 @@ KERNELS: dict[str, Kernel] = {
     **{name: _operation(op) for name, op in OPERATIONS.items()},
     **{name: _layer(layer) for name, layer in LAYERS.items()},
     **{name: _probe(name) for name in PROBES},
+    "probe_words": Kernel(("n",), ("n",), _of_memory(("given",), _words), {"way": WAYS}),
+    "probe_heap": Kernel(("words", "n"), ("n",), _of_memory(("places",), _heap)),
+    "probe_arguments": Kernel(("n",), ("n",), _of_memory(ARGUMENTS, arguments)),
 }
 """What can be asked for."""

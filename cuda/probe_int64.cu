@@ -116,6 +116,10 @@ static __device__ u32 own_popcount_64(u64 x) {
     return u32(__popcll(x));
 }
 
+static __device__ quad own_shift_wide_64(u64 x, u32 n) {
+    return pair(x << (n & 63u), x >> (n & 63u));
+}
+
 // Left by the built-in, right by hand.
 static __device__ quad rotate_64(u64 x, u32 n) {
     return pair(own_rotate_64(x, n), (x >> n) | (x << ((64u - n) & 63u)));
@@ -149,6 +153,7 @@ static __device__ quad operation(u32 op, u32 a, u32 b, u32 c, u32 d) {
         case 15u: { return pair(own_mul_sat_s64(u64_of(a, b), u64_of(c, d)), u64(0u)); }  // mul_sat_s64
         case 16u: { return pair(own_abs_64(u64_of(a, b)), u64(0u)); }  // abs_s64
         case 17u: { return words(own_clz_64(u64_of(a, b)), own_popcount_64(u64_of(a, b)), 0u, 0u); }  // count_64
+        case 18u: { return own_shift_wide_64(u64_of(a, b), c); }  // shift_wide_64
         default: { return words(0u, 0u, 0u, 0u); }
     }
 }

@@ -1,5 +1,6 @@
 """Cases: what is computed, on which inputs, and why. One string is id, selector, expectation key and anchor."""
 
+import functools
 import hashlib
 from collections.abc import Iterable, Sequence
 
@@ -43,9 +44,28 @@ class Case(msgspec.Struct, frozen=True):
 
     @property
     def version(self) -> str:
-        """SHA-256 over parameters, generator version and reference version: only equal versions compare."""
+        """SHA-256 over parameters, generator version and reference version: only equal versions compare.
+
+        Of a probe also over its operations and rows, which no number stands for.
+        """
         body = {"case": self.id, "generator": GENERATOR, "reference": cpu_ref.VERSION.get(self.kernel, "none")}
+        if rows := _rows_digest(self):
+            body["rows"] = rows
         return hashlib.sha256(rfc8785.dumps(body)).hexdigest()
+
+
+@functools.cache
+def _rows_digest(case: Case) -> str | None:
+    """Of a case of operations by rows: SHA-256 over the operations' names in order, and its rows."""
+    from harness.kernels import KERNELS  # the catalogue imports this module
+
+    kernel = next((k for k in KERNELS if k.name == case.kernel), None)
+    if kernel is None or kernel.probe is None or not kernel.probe.operations:
+        return None
+    digest = hashlib.sha256(rfc8785.dumps(list(kernel.probe.operations)))
+    for tensor in kernel.generate(case).values():
+        digest.update(tensor.tobytes())
+    return digest.hexdigest()
 
 
 class RunKey(msgspec.Struct, frozen=True):

@@ -130,7 +130,7 @@ def operands_at(case: Case, inputs: Inputs, index: Sequence[int]) -> dict[str, l
 def wrong_operations(case: Case, inputs: Inputs, right: bytes, got: bytes) -> str | None:
     """Of a probe, each operation that went wrong with the smallest operands on which it did: `rem_s32(-7, 2, 0, 0) gave ...`."""
     kernel = kernels.base(case.kernel)
-    if kernel.probe is None:
+    if kernel.probe is None or not kernel.probe.operations:
         return None
     paths, _ = inputs.of(case)
     rows = case.dims["rows"]

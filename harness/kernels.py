@@ -8,7 +8,7 @@ import hashlib
 
 from harness import schedules
 from harness.errors import UsageError
-from harness.families import attention, gemm, layers, limbs, linear, nel, probe
+from harness.families import attention, gemm, layers, limbs, linear, nel, probe, probe_memory
 from harness.folders import data_root
 from harness.literals import with_literals
 from harness.plans import (
@@ -42,7 +42,7 @@ __all__ = [
 FOLDERS = {"wgsl": "shaders", "cuda": "cuda", "opencl": "opencl"}
 SUFFIXES = {"wgsl": ".wgsl", "cuda": ".cu", "opencl": ".cl"}
 
-FAMILIES = (gemm, linear, limbs, probe, nel, layers, attention)
+FAMILIES = (gemm, linear, limbs, probe, probe_memory, nel, layers, attention)
 """Each has KERNELS, SELF_TESTS (kernel -> case) and cases(preset, seed)."""
 
 KERNELS: tuple[Kernel, ...] = tuple(kernel for family in FAMILIES for kernel in family.KERNELS)

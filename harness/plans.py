@@ -4,7 +4,8 @@ A kernel is one integer program with one source per language under the same stem
 but a `Plan` and the source text: buffers in argument order, passes in dispatch order.
 
 Argument order, alike in all languages: params, the inputs, order (tiles of `tiled_shuffled`), scratch (partial sums of
-`split_k`), output, receipt; a kernel that reduces nothing has no order and no scratch. All are arrays of 32-bit words;
+`split_k`), heap (of a kernel that has one), output, receipt; a kernel that reduces nothing has no order and no scratch.
+All are arrays of 32-bit words;
 a 64-bit value is two words, low first. Compile-time constants, alike in all languages: SCHEDULE (0..4), KNOWN_BAD (0 or
 1), NONCE.
 """
@@ -54,13 +55,18 @@ class Buffer:
     """One kernel argument: `words` 32-bit words, without the guard."""
 
     name: str
-    role: Literal["params", "input", "scratch", "output", "receipt"]
+    role: Literal["params", "input", "scratch", "heap", "output", "receipt"]
     words: int
 
     @property
     def writable(self) -> bool:
         """Whether the kernel may write it."""
-        return self.role in ("scratch", "output", "receipt")
+        return self.role in ("scratch", "heap", "output", "receipt")
+
+    @property
+    def filled(self) -> bool:
+        """Whether it begins as sentinels with a guard behind them. A heap is too large for that."""
+        return self.writable and self.role != "heap"
 
 
 @dataclass(frozen=True)
@@ -106,8 +112,8 @@ class Kernel:
 
     `shape` names the dimensions of its cases, `reduces` the one whose order a schedule chooses: None where there is none,
     and then `schedules` is `forward` alone. `scratch` counts the words that `split_k` keeps between its passes: PARTS
-    outputs unless the kernel says otherwise. `needs` names device features by language, `multiples` what a dimension must
-    be a multiple of. Of what else a case id may hold, with the values, `options` are a matter of the meaning (the first is
+    outputs unless the kernel says otherwise. `heap` counts the words of a buffer that is neither filled nor read back.
+    `needs` names device features by language, `multiples` what a dimension must be a multiple of. Of what else a case id may hold, with the values, `options` are a matter of the meaning (the first is
     meant where none is given) and `sources` of the data alone. `refused` is the fault of a case that the kernel does not
     take for another reason, or an empty text. `control`: its result is not defined to the bit, so it has no reference and
     is never judged right or wrong. `unit` is the feature of ours by which a device tells that it has hardware for what the
@@ -131,6 +137,7 @@ class Kernel:
     schedules: tuple[str, ...] = schedules.NAMES
     reduces: str | None = "k"
     scratch: Callable[[Case], int] | None = None
+    heap: Callable[[Case], int] | None = None
     needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     multiples: Mapping[str, int] = field(default_factory=dict)
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -144,7 +151,8 @@ class Kernel:
     def writable(self) -> tuple[bool, ...]:
         """Of each argument in order, whether a program may write it."""
         order, scratch = ((False,), (True,)) if self.reduces else ((), ())
-        return (False, *(False for _ in self.inputs), *order, *scratch, True, True)
+        heap = (True,) if self.heap else ()
+        return (False, *(False for _ in self.inputs), *order, *scratch, *heap, True, True)
 
     def takes(self, case: Case, language: Language) -> bool:
         """Whether this variant has run keys of `case` in `language`."""
@@ -197,6 +205,7 @@ class Kernel:
             Buffer("params", "params", PARAMS_WORDS),
             *(Buffer(t.name, "input", words[t.name]) for t in self.inputs),
             *(reduction if self.reduces else ()),
+            *((Buffer("heap", "heap", self.heap(case)),) if self.heap else ()),
             Buffer(self.output.name, "output", out),
             Buffer("receipt", "receipt", RECEIPT_WORDS),
         )
@@ -204,7 +213,8 @@ class Kernel:
         for p in passes:
             if max(p.groups) > MAX_GROUPS:
                 raise UsageError(f"{case.id}: {max(p.groups)} workgroups in one dimension, at most {MAX_GROUPS}")
-        return Plan(buffers, passes, tuple(sorted({self.entries.index(p.entry) for p in passes})))
+        written = {self.entries.index(p.entry) for p in passes if min(p.groups) > 0}
+        return Plan(buffers, passes, tuple(sorted(written)))
 
 
 BLOCK_BYTES = {"q8_0": 34, "q4_1": 20, "q4_0": 18}

@@ -9,7 +9,7 @@ from harness.cases import Case
 from harness.errors import UsageError
 from harness.kernels import FAMILIES
 
-VERSION = {"tiny": "3", "quick": "3", "full": "3", "soak": "3"}
+VERSION = {"tiny": "4", "quick": "4", "full": "4", "soak": "4"}
 """Preset name -> version."""
 
 PURPOSE = {

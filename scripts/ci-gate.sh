@@ -2,7 +2,7 @@
 # The steps of the GPU workflow, so that each can be run by hand: install, gate, summary, diff, or all of the last three.
 # They are told what to do by variables, never by text pasted into a shell:
 #   OUT           folder for venv/, records/, junit.xml, summary.md; needed, and empty of records for a gate
-#   PRESET        NAME@VERSION (full@3)
+#   PRESET        NAME@VERSION (full@4)
 #   DEVICES       selectors, separated by blanks (hardware)
 #   SHARD         I/N (none)
 #   EXPECTATIONS  file or folder (those that samebits ships)
@@ -29,7 +29,7 @@ gate() {
         echo "ci-gate: $OUT/records is there already; name a fresh folder in OUT" >&2
         return 2
     fi
-    local options=(--preset "${PRESET:-full@3}" --out "$OUT/records" --junit "$OUT/junit.xml" "${known[@]}") selectors
+    local options=(--preset "${PRESET:-full@4}" --out "$OUT/records" --junit "$OUT/junit.xml" "${known[@]}") selectors
     read -ra selectors <<<"${DEVICES:-hardware}"
     for selector in "${selectors[@]}"; do options+=(--device "$selector"); done
     [ -z "${SHARD:-}" ] || options+=(--shard "$SHARD")

@@ -127,6 +127,10 @@ fn own_popcount_64(x: u64) -> u32 {
     return countOneBits(u32(x)) + countOneBits(u32(x >> 32u));
 }
 
+fn own_shift_wide_64(x: u64, n: u32) -> quad {
+    return pair(x << n, x >> n);
+}
+
 // Left by the built-in, right by hand.
 fn rotate_64(x: u64, n: u32) -> quad {
     return pair(own_rotate_64(x, n), (x >> n) | (x << ((64u - n) & 63u)));
@@ -160,6 +164,7 @@ fn operation(op: u32, a: u32, b: u32, c: u32, d: u32) -> quad {
         case 15u: { return pair(own_mul_sat_s64(u64_of(a, b), u64_of(c, d)), u64(0u)); }  // mul_sat_s64
         case 16u: { return pair(own_abs_64(u64_of(a, b)), u64(0u)); }  // abs_s64
         case 17u: { return words(own_clz_64(u64_of(a, b)), own_popcount_64(u64_of(a, b)), 0u, 0u); }  // count_64
+        case 18u: { return own_shift_wide_64(u64_of(a, b), c); }  // shift_wide_64
         default: { return words(0u, 0u, 0u, 0u); }
     }
 }

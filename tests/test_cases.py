@@ -1,11 +1,14 @@
 """Ids, selectors and presets."""
 
+from dataclasses import replace
+
 import pytest
 
-from harness import presets
-from harness.cases import parse_case, select
+from harness import kernels, presets
+from harness.cases import _rows_digest, parse_case, select
 from harness.errors import UsageError
-from harness.kernels import KERNELS, find
+from harness.families import probe_rows
+from harness.kernels import KERNELS, Kernel, find
 from harness.schedules import NAMES, accumulators
 
 
@@ -73,13 +76,40 @@ def test_the_shuffled_order_is_fixed_by_the_seed_and_not_ascending() -> None:
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: f"{k.name}-{k.variant}")
 def test_every_plan_stays_inside_the_dispatch_limits_and_covers_the_output(kernel) -> None:  # type: ignore[no-untyped-def]
-    """No dimension over 65,535 workgroups; More than one entry point only under split-K."""
+    """No dimension over 65,535 workgroups; no workgroup at all only in the case that tries that.
+
+    Kernels that reduce have more than one entry point only under split-K.
+    """
     for case in (c for c in presets.all_cases() if c.kernel == kernel.name):
         for schedule in kernel.schedules:
             plan = kernel.plan(case, schedule)
-            assert all(0 < g <= 65_535 for p in plan.passes for g in p.groups)
-            assert (len({p.entry for p in plan.passes}) > 1) == (schedule == "split_k")
-            assert plan.receipts == (tuple(range(len(kernel.entries))) if schedule == "split_k" else (0,))
+            assert all(0 < g <= 65_535 for p in plan.passes for g in p.groups) or case.dist == "nothing"
+            if kernel.reduces:
+                assert (len({p.entry for p in plan.passes}) > 1) == (schedule == "split_k")
+                assert plan.receipts == (tuple(range(len(kernel.entries))) if schedule == "split_k" else (0,))
+            written = {p.entry for p in plan.passes if min(p.groups) > 0}
+            assert plan.receipts == tuple(i for i, entry in enumerate(kernel.entries) if entry in written)
+
+
+def test_the_version_of_a_probe_s_case_is_over_its_rows_and_its_operations(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    """One operand changed, or two operations in another order: another version, and no number was raised."""
+    case = parse_case("probe_div;rows=2;dist=overflow;seed=0")
+    before = case.version
+    monkeypatch.setattr(probe_rows, "table", lambda kernel, distribution: ((2, (1, 1, 0, 0)), (3, (1, 2, 0, 0))))
+    _rows_digest.cache_clear()
+    other_rows = case.version
+    monkeypatch.undo()
+    monkeypatch.setattr(kernels, "KERNELS", [_reordered(k) if k.name == "probe_div" else k for k in KERNELS])
+    _rows_digest.cache_clear()
+    other_order = case.version
+    monkeypatch.undo()
+    _rows_digest.cache_clear()
+    assert case.version == before and len({before, other_rows, other_order}) == 3
+
+
+def _reordered(kernel: Kernel) -> Kernel:
+    assert kernel.probe
+    return replace(kernel, probe=replace(kernel.probe, operations=kernel.probe.operations[::-1]))
 
 
 def test_an_unknown_variant_is_refused() -> None:

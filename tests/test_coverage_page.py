@@ -25,8 +25,9 @@ def test_every_known_fault_stands_in_the_table_once_and_no_other() -> None:
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f["id"])
 def test_a_fault_has_run_keys_that_exist_or_a_reason(fault) -> None:  # type: ignore[no-untyped-def]
-    """Not both; every probe of rows has an imitation."""
-    assert bool(fault.get("rows") or fault.get("runs")) != bool(fault.get("reason"))
-    assert ("rows" in fault) == ("imitation" in fault)
-    for run in fault.get("runs", []):
+    """Not both; what has run keys is planted by a test."""
+    assert bool(fault.get("rows") or fault.get("case") or fault.get("runs")) != bool(fault.get("reason"))
+    assert ("rows" in fault or "case" in fault) == ("imitation" in fault)
+    assert ("imitation" in fault) + ("planted_by" in fault) + ("reason" in fault) == 1
+    for run in [*fault.get("runs", []), *coverage._case(fault)]:
         assert of_selectors([run])

@@ -29,6 +29,9 @@ PACKED_DOT = {
 }
 """sum and the dot product of four packed bytes, as each language writes it."""
 
+IN_GROUP = r"\b(tile|cells|levels|fresh|results|given), "
+"""Memory that functions of the C languages are handed and those of WGSL see."""
+
 CONSTANT = {
     "wgsl": r"^(?:override|const) (\w+): u32 = (\w+);",
     "cuda": r"^#define (\w+) (\w+)$",
@@ -64,6 +67,7 @@ def functions(language: Language, text: str) -> dict[str, list[str]]:
         body = "" if name.startswith("own_") else body  # a built-in of this language
         body = re.sub(r"^    (__shared__|__local|const (auto|uint3) (group|lane)) .*\n", "", body, flags=re.M)
         body = body.replace(BARRIER[language], "barrier")
+        body = re.sub(IN_GROUP, "", body)
         for bytes_are, written in PACKED_DOT[language].items():
             body = body.replace(written, f"dot4_{bytes_are}")
         body = re.sub(BIT_CASTS, "cast", body)
@@ -103,7 +107,9 @@ def test_arguments_stand_in_the_catalogue_s_order(kernel: Kernel) -> None:
     for language in kernel.languages:
         text = without_comments(read(language, kernel.stem))
         if language == "wgsl":
-            bindings = re.findall(r"@group\(0\) @binding\((\d)\) var<storage, (\w+)> (\w+): array<u32>;", text)
+            bindings = re.findall(
+                r"@group\(0\) @binding\((\d+)\) var<storage, (\w+)> (\w+): array<(?:u32|atomic<u32>)>;", text
+            )
             assert [(name, access == "read_write") for _, access, name in bindings] == buffers
             assert [int(i) for i, _, _ in bindings] == list(range(len(buffers)))
             continue

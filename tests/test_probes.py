@@ -74,10 +74,10 @@ def test_operations_have_the_same_numbers_in_kernel_reference_and_second(name: s
     """The comment behind a `case` is the operation's name."""
     text = kernels.source(find(name, "base"), language)
     assert list(expressions(text)) == list(reference.PROBES[name][1]) == list(second.PROBES[name][1])
-    assert [int(n) for n in re.findall(r"case (\d+)u:", text)] == list(range(len(expressions(text))))
+    assert [int(n) for n in re.findall(r"case (\d+)u: \{ return", text)] == list(range(len(expressions(text))))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [n for n in NAMES if n not in probe_rows.UNWRITTEN])
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_every_literal_row_stands_in_the_text_with_its_operands(name: str, language: kernels.Language) -> None:
     """As many cases as rows, in blocks that stay below llvmpipe's 80 nested conditions, and no operand from memory."""

@@ -29,6 +29,8 @@ from cpu_ref.second.gates import (
     widen,
     words_of,
 )
+from cpu_ref.second.probe_flow import FLOW
+from cpu_ref.second.probe_group import ATOMICS, GROUP
 
 Operation = Callable[..., Sequence[Bits]]
 """Operand words as bits [rows, 32] to result words as bits, of any width up to 32."""
@@ -293,6 +295,7 @@ INT64: dict[str, Operation] = {
     "mul_sat_s64": _pair(_mul_sat),
     "abs_s64": _pair(lambda x, y: [magnitude(x)]),
     "count_64": _count_64,
+    "shift_wide_64": _pair(lambda x, y: [shift(x, _amount(y)), shift(x, -_amount(y))]),
 }
 
 
@@ -363,5 +366,8 @@ PROBES: dict[str, tuple[int, dict[str, Operation]]] = {
     "probe_div": (4, DIV),
     "probe_int64": (4, INT64),
     "probe_pack": (4, PACK),
+    "probe_flow": (4, FLOW),
+    "probe_group": (4, GROUP),
+    "probe_atomics": (4, ATOMICS),
 }
 """By kernel: operand words of a row, and its operations by number."""

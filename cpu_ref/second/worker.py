@@ -22,6 +22,7 @@ from cpu_ref.second.linear import linear_exact
 from cpu_ref.second.nel_mini_kernels import OPERATIONS
 from cpu_ref.second.probe import PROBES
 from cpu_ref.second.probe import compute as compute_probe
+from cpu_ref.second.probe_memory import arguments, heap, words
 
 MAX_OUTPUTS = 1 << 26
 _TYPES = {"i8": "i1", "i16": "<i2", "i32": "<i4", "i64": "<i8", "u8": "u1", "u32": "<u4"}
@@ -95,7 +96,7 @@ def _compute(request: dict[str, Any]) -> Answer:
         raise RequestRefused(f"dims {dims}: each is a whole number of 1 or more")
     _path(request, "out")
     options = request.get("options", {})
-    if options and (kernel not in LAYERS or not isinstance(options, dict)):
+    if options and (kernel not in (*LAYERS, "probe_words") or not isinstance(options, dict)):
         raise RequestRefused(f"options {options!r}: {kernel} has none")
     return answered_by(inputs, *(dims[d] for d in names), **options)
 
@@ -164,6 +165,23 @@ def _probe(name: str) -> Kernel:
     return ("rows",), answered_by
 
 
+def _words(inputs: dict[str, Any], n: int, way: str = "page") -> Answer:
+    given = _load(inputs, "given", "i32", (n,))
+    if way not in ("page", "wrapped", "unaligned"):
+        raise RequestRefused(f"way {way!r}: there are page, wrapped, unaligned")
+    return {"given": digest("i32", given)}, "i32", words(given, way), 0
+
+
+def _heap(inputs: dict[str, Any], size: int, n: int) -> Answer:
+    places = _load(inputs, "places", "i32", (n,))
+    return {"places": digest("i32", places)}, "i32", heap(places), 0
+
+
+def _arguments(inputs: dict[str, Any], n: int) -> Answer:
+    columns = {f"x{j}": _load(inputs, f"x{j}", "i32", (n,)) for j in range(12)}
+    return {name: digest("i32", x) for name, x in columns.items()}, "i32", arguments(list(columns.values())), 0
+
+
 def _path(fields: dict[str, Any], name: str) -> str:
     path = fields.get(name)
     if not isinstance(path, str) or not path or "\0" in path:
@@ -230,6 +248,9 @@ KERNELS: dict[str, Kernel] = {
     **{name: _operation(name) for name in OPERATIONS},
     **{name: _layer(layer) for name, layer in LAYERS.items()},
     **{name: _probe(name) for name in PROBES},
+    "probe_words": (("n",), _words),
+    "probe_heap": (("words", "n"), _heap),
+    "probe_arguments": (("n",), _arguments),
 }
 
 

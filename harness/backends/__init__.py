@@ -96,7 +96,7 @@ class Backend(Protocol):
         """Build the program for `text` (preludes and kernel) with compile-time `constants`; returns a handle."""
 
     def bind(self, buffers: Sequence[Buffer], data: Mapping[str, bytes]) -> Any:
-        """Allocate `buffers` (all writable ones get GUARD_WORDS more), upload `data` by buffer name; a handle."""
+        """Allocate `buffers` (those to be filled get GUARD_WORDS more), upload `data` by buffer name; a handle."""
 
     def run(self, program: Any, bound: Any, passes: Sequence[Pass], fill: Mapping[str, bytes]) -> dict[str, bytes]:
         """Write `fill` into the writable buffers, dispatch `passes` in order, wait, return the bytes of output and

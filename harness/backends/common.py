@@ -130,4 +130,4 @@ def unique_label(wanted: Iterable[str], taken: Iterable[str]) -> str:
 
 def buffer_bytes(buffer: Buffer) -> int:
     """Bytes to allocate: never none (some drivers break on that), and a guard behind what a kernel may write."""
-    return 4 * (max(1, buffer.words) + (GUARD_WORDS if buffer.writable else 0))
+    return 4 * (max(1, buffer.words) + (GUARD_WORDS if buffer.filled else 0))

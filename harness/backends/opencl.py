@@ -30,6 +30,9 @@ CPU = "device-type-cpu"
 WANTED = (1, 2)
 """The oldest OpenCL that the kernels are written for."""
 
+NOTHING = (2, 1)
+"""The first OpenCL that takes a range of no work-item."""
+
 STANDARDS = {"cl_khr_integer_dot_product": "CL3.0"}
 """Extensions whose functions compilers declare under a later standard alone; the extension asks for OpenCL 3.0 itself."""
 
@@ -97,10 +100,15 @@ def _devices() -> list[Any]:
         raise DeviceFault(f"clGetDeviceIDs: {e}") from None
 
 
+def _version(device: Any) -> tuple[int, int]:
+    """Its OpenCL; WANTED where it does not tell."""
+    number = re.search(r"(\d+)\.(\d+)", device.version)
+    return (int(number[1]), int(number[2])) if number else WANTED
+
+
 def _age_problem(device: Any) -> TooOld | None:
     """The refusal of a device whose OpenCL is older than WANTED."""
-    number = re.search(r"(\d+)\.(\d+)", device.version)
-    there = (int(number[1]), int(number[2])) if number else WANTED
+    there = _version(device)
     if there >= WANTED:
         return None
     return TooOld(f"{' '.join(device.name.split())}: OpenCL", "1.2", f"{there[0]}.{there[1]}", "update the driver")
@@ -237,6 +245,8 @@ class OpenCL:
         needed = max(prod(p.workgroup) for p in passes)
         if needed > limit:
             raise Unsupported("max-work-group-size", str(needed), str(limit))
+        if any(0 in p.groups for p in passes) and (there := _version(self.device)) < NOTHING:
+            raise Unsupported("zero-size-ndrange", "OpenCL 2.1", f"OpenCL {there[0]}.{there[1]}")
         with self._faults(LaunchError):
             for name, content in fill.items():
                 self.cl.enqueue_copy(self.queue, bound.memory[name], content)

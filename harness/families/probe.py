@@ -41,11 +41,35 @@ def _passes(case: Case, schedule: str) -> tuple[Pass, ...]:
     )
 
 
+def _group_passes(case: Case, schedule: str) -> tuple[Pass, ...]:
+    """A workgroup takes a row."""
+    rows = case.dims["rows"]
+    return (Pass("probe", (rows, 1, 1), (64, 1, 1), (rows,)),)
+
+
+def _atomics_passes(case: Case, schedule: str) -> tuple[Pass, ...]:
+    """params: rows. A lane clears or finishes a row, three workgroups change it."""
+    rows = case.dims["rows"]
+    by_lane = (-(-rows // 64), 1, 1)
+    return (
+        Pass("clear", by_lane, (64, 1, 1), (rows,)),
+        Pass("probe", (rows, 3, 1), (64, 1, 1), (rows,)),
+        Pass("finish", by_lane, (64, 1, 1), (rows,)),
+    )
+
+
+PASSES = {"probe_group": _group_passes, "probe_atomics": _atomics_passes}
+ENTRIES = {"probe_atomics": ("clear", "probe", "finish")}
+
 OPEN: Mapping[str, tuple[Language, ...]] = {"zero": ("opencl",), "overflow": ("opencl",)}
 """OpenCL C: an unspecified value and no exception, so any value is accepted and a crash is not."""
 
-UNDEFINED: Mapping[str, tuple[Language, ...]] = {"zero": ("cuda",), "overflow": ("cuda",)}
-"""C++: undefined behaviour."""
+UNDEFINED: Mapping[str, tuple[Language, ...]] = {
+    "zero": ("cuda",),
+    "overflow": ("cuda",),
+    "zeroed": ("cuda", "opencl"),
+}
+"""C++: undefined behaviour. Workgroup memory begins as zeros in WGSL alone."""
 
 REASONS = {
     "known": "known answer: each operation once, but those with a distribution of their own",
@@ -60,20 +84,25 @@ REASONS = {
     "cross": "every operation on every pair of edges",
     "random": "operands of every length and sign",
     "zero": "division by zero: WGSL says a / 0 = a and a % 0 = 0, OpenCL C leaves the value open",
+    "bounded": "loops whose index comes back into bounds past 2^32",
+    "zeroed": "workgroup memory read before it is written, after workgroups that left other things there: WGSL says zeros",
     "overflow": "the one quotient that leaves the type: WGSL says it wraps, OpenCL C leaves the value open",
 }
 """Distribution -> why it exists."""
 
 RANDOM_ROWS = 1024
+RANDOM_GROUPS = 256
+"""Rows that are a workgroup each."""
 
 
 def _distributions(kernel: str) -> tuple[str, ...]:
     open_ones = tuple(OPEN) if kernel == "probe_div" else ()
-    return (*probe_rows.literal_distributions(kernel), "cross", "random", *open_ones)
+    crossed = () if kernel in probe_rows.UNWRITTEN else ("cross",)
+    return (*probe_rows.literal_distributions(kernel), *crossed, "random", *open_ones)
 
 
-def _probe(name: str, purpose: str, needs: Mapping[str, tuple[str, ...]] | None = None) -> tuple[Kernel, Kernel]:
-    """The base form and the variant `literal`."""
+def _probe(name: str, purpose: str, needs: Mapping[str, tuple[str, ...]] | None = None) -> tuple[Kernel, ...]:
+    """The base form and, where it has one, the variant `literal`."""
     width, operations = PROBES[name]
 
     def form(variant: str) -> Kernel:
@@ -85,8 +114,8 @@ def _probe(name: str, purpose: str, needs: Mapping[str, tuple[str, ...]] | None 
             shape=("rows",),
             inputs=(Tensor("ops", "i32", ("rows",)), Tensor("operands", "i32", ("rows", width))),
             output=Tensor("results", "i32", ("rows", RESULTS)),
-            entries=("probe",),
-            passes=_passes,
+            entries=ENTRIES.get(name, ("probe",)),
+            passes=PASSES.get(name, _passes),
             purpose="the same with operands written into the text" if literal else purpose,
             distributions=probe_rows.literal_distributions(name) if literal else _distributions(name),
             generate=_inputs,
@@ -97,7 +126,7 @@ def _probe(name: str, purpose: str, needs: Mapping[str, tuple[str, ...]] | None 
             probe=Probe(tuple(operations), probe_rows.literals(name) if literal else (), OPEN, UNDEFINED),
         )
 
-    return form("base"), form("literal")
+    return (form("base"),) if name in probe_rows.UNWRITTEN else (form("base"), form("literal"))
 
 
 KERNELS: tuple[Kernel, ...] = (
@@ -105,6 +134,9 @@ KERNELS: tuple[Kernel, ...] = (
     *_probe("probe_bits", "shifts, rotates, bit fields, counts of bits"),
     *_probe("probe_div", "division and remainder"),
     *_probe("probe_pack", "packed bytes and halves, fp16 by integers, vectors beside scalars"),
+    *_probe("probe_flow", "loops with several exits, nested loops, switches, unrolled rounds, guards"),
+    *_probe("probe_group", "what lanes of a workgroup hand over: barriers, workgroup memory, its atomics"),
+    *_probe("probe_atomics", "atomics on storage, three workgroups at once"),
     *_probe("probe_int64", "native 64-bit arithmetic", {"wgsl": ("shader-int64",)}),
 )
 
@@ -123,9 +155,11 @@ def cases(preset: str, seed: int) -> list[Case]:
     for kernel in dict.fromkeys(k.name for k in KERNELS):
         tables = [d for d in _distributions(kernel) if d not in ("known", "cross", "random")]
         if seed == ZERO_SEED:
-            found += _of(kernel, (*tables, *(() if preset == "tiny" else ("cross",))))
+            crossed = ("cross",) if preset != "tiny" and kernel not in probe_rows.UNWRITTEN else ()
+            found += _of(kernel, (*tables, *crossed))
         if preset != "tiny":
-            found.append(_case(kernel, "random", RANDOM_ROWS, seed))
+            rows = RANDOM_GROUPS if kernel in probe_rows.UNWRITTEN else RANDOM_ROWS
+            found.append(_case(kernel, "random", rows, seed))
     return found
 
 

@@ -110,6 +110,26 @@ def _wide_count(w: Words) -> Words:
     return [*w[:2], w[2] & 63, *w[3:]]
 
 
+def _trips(place: int, most: int) -> Callable[[Words], Words]:
+    """A loop count at this place, at most `most`."""
+    return lambda w: [v % (most + 1) if i == place else v for i, v in enumerate(w)]
+
+
+def _eight_trips(w: Words) -> Words:
+    """The count that the unrolled form has."""
+    return [*w[:3], 8]
+
+
+def _few_rounds(w: Words) -> Words:
+    """A start below 1000, at most five rounds of the outer loop."""
+    return [w[0] % 1000, w[1] % 6, *w[2:]]
+
+
+def _rare_branch(w: Words) -> Words:
+    """The branch is not taken."""
+    return [*w[:3], w[3] & 0xFFFF]
+
+
 def _wide_divisor(w: Words) -> Words:
     """Neither 0 nor the quotient that leaves the type."""
     overflows = w == [0, 2**31, 2**32 - 1, 2**32 - 1]
@@ -130,12 +150,23 @@ DOMAINS: dict[str, Callable[[Words], Words]] = {
     "shift_halves": _narrow_count,
     **{name: _wide_count for name in ("shift_64", "shift_s64", "rotate_64")},
     **{name: _wide_divisor for name in ("divide_u64", "divide_s64", "remainder_s64")},
+    "two_exits": _trips(0, 40),
+    "nested": _trips(0, 10),
+    "returned": _trips(0, 10),
+    "endless": _few_rounds,
+    "unrolled": _eight_trips,
+    "hash_rolled": _trips(3, 24),
+    "dead_branch": _rare_branch,
+    "guarded": _trips(0, 1000),
+    "in_loop": _trips(3, 6),
     **{name: _narrow_divisor for name in ("narrow_u", "narrow_div_s", "narrow_rem_s")},
 }
 """Operation -> where its operands are put, so that no language leaves the result open. Others take any."""
 
 SIGNED_REMAINDERS = ("rem_s32", "floored_s32", "narrow_rem_s", "by_constant_rem_s")
-OF_64_BITS = tuple(n for n in PROBES["probe_int64"][1] if n not in ("remainder_s64", "abs_s64", "mul_sat_s64"))
+OF_64_BITS = tuple(
+    n for n in PROBES["probe_int64"][1] if n not in ("remainder_s64", "abs_s64", "mul_sat_s64", "shift_wide_64")
+)
 
 CLASSES: dict[str, dict[str, tuple[str, ...]]] = {
     "probe_int32": {"edges": tuple(n for n in PROBES["probe_int32"][1] if n != "abs_s32"), "absolute": ("abs_s32",)},
@@ -157,14 +188,39 @@ CLASSES: dict[str, dict[str, tuple[str, ...]]] = {
         "edges": tuple(n for n in PROBES["probe_pack"][1] if n != "pack_clamp"),
         "clamped": ("pack_clamp",),
     },
+    "probe_flow": {"edges": tuple(n for n in PROBES["probe_flow"][1] if n != "bounded"), "bounded": ("bounded",)},
+    "probe_group": {"edges": tuple(n for n in PROBES["probe_group"][1] if n != "zeroed"), "zeroed": ("zeroed",)},
+    "probe_atomics": {"edges": tuple(PROBES["probe_atomics"][1])},
     "probe_int64": {
         "edges": OF_64_BITS,
         "rem_negative": ("remainder_s64",),
         "absolute": ("abs_s64",),
         "saturating": ("mul_sat_s64",),
+        "wide": ("shift_wide_64",),
     },
 }
-"""By kernel, the distributions whose rows are also written as literals, and the operations in each."""
+"""By kernel, the distributions whose rows are also written as literals (but see UNWRITTEN), and the operations in each."""
+
+UNWRITTEN = ("probe_group", "probe_atomics")
+"""Kernels that have no rows of literals: what they try is memory and order, and no compiler knows those."""
+
+BY_HAND: dict[str, tuple[Words, ...]] = {
+    "two_exits": ([40, 7, 0xF, 0x3], [40, 7, 0, 0], [0, 7, 0, 0], [40, 9, 2**32 - 1, 1], [3, 1, 1, 1]),
+    "nested": ([10, 3, 0xF], [10, 2, 2**32 - 1], [1, 4, 0], [9, 0, 1]),
+    "returned": ([10, 3, 0xF, 0x3], [10, 2, 2**32 - 1, 5], [9, 0, 3, 1]),
+    "switch_in_loop": ([0x76543210, 1], [0x22222222, 1], [0xFEDCBA98, 5], [0x2A51B6E4, 9]),
+    "bounded": ([20, 2**32 - 6], [2**32 - 1, 1], [10, 2**32 - 1]),
+    "sought": ([1, 2, 3, 4], [4, 4, 4, 4], [9, 8, 4, 4]),
+    "guarded": ([3], [0], [15], [16], [40]),
+    "hash_rolled": ([0x61626380, 0, 0x18, 16], [1, 2, 3, 0]),
+    "hash_unrolled": ([0x61626380, 0, 0x18, 16],),
+    "in_branch": ([1, 2, 5], [2, 1, 5], [3, 3, 63], [2**32 - 1, 0, 1]),
+    "in_loop": ([5, 0, 0, 6], [5, 0, 0, 0], [5, 0, 0, 1]),
+    "histogram": ([1, 0], [0, 3], [4, 1], [7, 7]),
+    "bounded_cells": ([3, 0, 0, 2**32 - 1], [3, 0, 9, 2**31], [3, 0, 31, 0], [9, 0, 1, 77]),
+    "of_bits": ([3, 0, 0, 2**32 - 1], [5, 0, 0, 0xFFFF0000]),
+}
+"""Rows that take each branch of an operation."""
 
 
 def row(kernel: str, operation: str, words: Iterable[int]) -> Row:
@@ -211,10 +267,13 @@ def _edges(kernel: str, operations: Sequence[str]) -> list[Row]:
         rows += [_kept(kernel, name, (0x80C08001, count, 0x7FFF0001)) for count in range(32)]
     if "shift_wide" in operations:
         rows += [_kept(kernel, "shift_wide", (0x80C08001, count)) for count in (31, 32, 33, 63, 64, 255, 2**31)]
+    if "shift_wide_64" in operations:
+        rows += [_kept(kernel, "shift_wide_64", (0x80C08001, 0x7FFF0001, n)) for n in (63, 64, 65, 127, 128, 2**31 + 1)]
     if "field" in operations:
         rows += [_kept(kernel, "field", (0x89ABCDEF, at, n, 0x5A5A5A5A)) for at in (0, 5, 31) for n in (0, 1, 27, 32)]
     for name in set(operations) & {"count", "first_bit"}:
         rows += [_kept(kernel, name, (1 << n,)) for n in range(0, 32, 6)]
+    rows += [_kept(kernel, name, words) for name in operations for words in BY_HAND.get(name, ())]
     return sorted(dict.fromkeys(rows))
 
 
@@ -225,7 +284,7 @@ def _remainders() -> list[Row]:
 
 def _judged_everywhere(kernel: str) -> list[str]:
     """Operations whose faults have no distribution of their own, and the one signed remainder of what is not negative."""
-    own = (*SIGNED_REMAINDERS[1:], "remainder_s64", "mul_sat_s64", "pack_clamp")
+    own = (*SIGNED_REMAINDERS[1:], "remainder_s64", "mul_sat_s64", "pack_clamp", "zeroed")
     return [name for name in PROBES[kernel][1] if name not in own]
 
 
@@ -251,6 +310,8 @@ def table(kernel: str, distribution: str) -> tuple[Row, ...]:
         return tuple(row(kernel, n, (a, 0)) for n in operations[:4] for a in (7, 0, 1, 2**31, 2**32 - 1))
     if distribution == "overflow":
         return tuple(row(kernel, n, (-(2**31), -1)) for n in ("div_s32", "rem_s32"))
+    if distribution == "zeroed":
+        return tuple(row(kernel, name, (i, 7)) for i in range(32) for name in ("handed_over", "zeroed"))
     if (kernel, distribution) == ("probe_div", "rem_negative"):
         return tuple(dict.fromkeys([*of_faults(kernel, distribution), *_remainders()]))
     edges = _unnegative(kernel, _edges(kernel, CLASSES[kernel][distribution]))
@@ -273,7 +334,7 @@ def literals(kernel: str) -> tuple[Row, ...]:
 
 
 def literal_distributions(kernel: str) -> tuple[str, ...]:
-    """Distributions that the variant `literal` takes."""
+    """Distributions that the variant `literal` takes, where the kernel has that variant."""
     return ("known", *CLASSES[kernel])
 
 
