@@ -113,12 +113,12 @@ class Kernel:
     `shape` names the dimensions of its cases, `reduces` the one whose order a schedule chooses: None where there is none,
     and then `schedules` is `forward` alone. `scratch` counts the words that `split_k` keeps between its passes: PARTS
     outputs unless the kernel says otherwise. `heap` counts the words of a buffer that is neither filled nor read back.
-    `needs` names device features by language, `multiples` what a dimension must be a multiple of. Of what else a case id may hold, with the values, `options` are a matter of the meaning (the first is
-    meant where none is given) and `sources` of the data alone. `refused` is the fault of a case that the kernel does not
-    take for another reason, or an empty text. `control`: its result is not defined to the bit, so it has no reference and
-    is never judged right or wrong. `unit` is the feature of ours by which a device tells that it has hardware for what the
-    kernel is made of, where there is such a thing: advertised, which is not yet correct. `probe`: what a kernel of many
-    small operations is beside.
+    `needs` names device features by language, `multiples` what a dimension must be a multiple of. Of what else a case id
+    may hold, with the values, `options` are a matter of the meaning (the first is meant where none is given) and `sources`
+    of the data alone. `refused` is the fault of a case that the kernel does not take for another reason, or an empty text.
+    `control`: its result is not defined to the bit, so it has no reference and is never judged right or wrong. `unit` is
+    the feature of ours by which a device tells that it has hardware for what the kernel is made of, where there is such a
+    thing: advertised, which is not yet correct. `probe`: what a kernel of many small operations is beside.
     """
 
     name: str

@@ -1,7 +1,8 @@
 // gemm_i8_dot4: C[m,n] = sum over k of A[m,k] * B[k,n] modulo 2^32, on row-major int8, four to a word, the first in the
 // lowest byte, rows not padded; the reference is cpu_ref/gemm.py.
 //
-// Products of four bytes at a time by the device's packed dot product of signed bytes; gemm_i8 is its scalar twin.
+// Products of four bytes at a time by the device's packed dot product, of signed or of unsigned bytes: add_dot of the
+// prelude before it, dot4_signed or dot4_unsigned; gemm_i8 is its scalar twin.
 //
 // A workgroup makes 16 x 16 outputs, one a lane, from tiles of 32 terms in workgroup memory, four terms to a word.
 // Under the schedule tree it makes 16 outputs of one row: 16 lanes take turns at the words, then their sums are added
@@ -27,16 +28,9 @@
 #define TILE 32u
 #define WORDS 8u
 
-typedef uint u32;
-
 // Byte i of a tensor, out of the word that holds it.
 static u32 byte_of(u32 word, u32 i) {
     return (word >> ((i & 3u) << 3u)) & 255u;
-}
-
-// sum plus the products of the four signed bytes of x and y.
-static u32 add_dot(u32 sum, u32 x, u32 y) {
-    return sum + (u32)dot_4x8packed_ss_int(x, y);
 }
 
 __kernel __attribute__((reqd_work_group_size(16, 16, 1))) void multiply(

@@ -41,7 +41,7 @@ def wrong_operations(
     `undefined`: also over those that C++ leaves undefined.
     """
     program = host.compile(kernel, text, constants_of("forward", 1, False))
-    width, operations = reference.PROBES[kernel.name]
+    _, operations = reference.PROBES[kernel.name]
     found = set()
     for case in (c for c in probe.cases("quick", 0) if c.kernel == kernel.name):
         if not (undefined or kernel.takes(case, "cuda")):

@@ -72,10 +72,21 @@ GEMM_ELEMENTS = {
 """Element types of A and B, and of C."""
 
 
-def _gemm_i8_dot4(variant: str, unit: str, purpose: str) -> Kernel:
-    """WGSL needs no feature: naga translates the function everywhere, to the device's own where it has one."""
-    needs: dict[str, tuple[str, ...]] = {"cuda": ("dp4a",), "opencl": ("cl_khr_integer_dot_product",)}
-    return _gemm("gemm_i8", variant, f"gemm_i8_{variant}", purpose, passes=gemm_passes, needs=needs, unit=unit)
+def _gemm_i8_dot4(variant: str, prelude: str, unit: str, purpose: str) -> Kernel:
+    """One source after either prelude.
+
+    WGSL needs no feature: naga translates the function everywhere, to the device's own where it has one.
+    """
+    return _gemm(
+        "gemm_i8",
+        variant,
+        "gemm_i8_dot4",
+        purpose,
+        passes=gemm_passes,
+        preludes=(prelude,),
+        needs={"cuda": ("dp4a",), "opencl": ("cl_khr_integer_dot_product",)},
+        unit=unit,
+    )
 
 
 def _gemm_i8_mma(shape: str, rows: int) -> Kernel:
@@ -139,8 +150,10 @@ KERNELS: tuple[Kernel, ...] = (
         needs={"wgsl": ("shader-int64",)},
     ),
     _gemm("gemm_i8", "base", "gemm_i8", "C = A B of int8, four to a word, sums modulo 2^32", passes=gemm_passes),
-    _gemm_i8_dot4("dot4", units.DOT_SIGNED, "the same by dot products of four packed signed bytes"),
-    _gemm_i8_dot4("dot4u", units.DOT_UNSIGNED, "the same by dot products of four packed unsigned bytes"),
+    _gemm_i8_dot4("dot4", "dot4_signed", units.DOT_SIGNED, "the same by dot products of four packed signed bytes"),
+    _gemm_i8_dot4(
+        "dot4u", "dot4_unsigned", units.DOT_UNSIGNED, "the same by dot products of four packed unsigned bytes"
+    ),
     _gemm_i8_mma("m8n8k16", 8),
     _gemm_i8_mma("m16n8k32", 16),
     _gemm(
