@@ -17,6 +17,14 @@ gate.device_lock = device_session.device_lock = functools.partial(locks.device_l
 cli.main()
 """
 
+# The scripts that examine all drivers and run a whole preset are shown on mocks and a few of its cases.
+FEW = """
+from harness import doctor, presets
+doctor._drivers = list
+whole = presets.cases
+presets.cases = lambda preset: [c for c in whole(preset) if c.kernel == "gemm_i32" or preset != "tiny"]
+"""
+
 
 def samebits(
     folder: Path, *arguments: object, mock: str = "match", groups: str = ""

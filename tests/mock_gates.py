@@ -11,20 +11,25 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+import psutil
 
-from harness import devices, gate, locks
+from harness import devices, gate, locks, store
 from harness.backends import Driver, mock
 from harness.devices import Device
-from harness.errors import SamebitsError
+from harness.errors import InputRefused, SamebitsError
 from harness.lane import Budgets
 from harness.records import Run
 from harness.verdicts import Result
 
+if TYPE_CHECKING:
+    import pytest
+
 STRUCK = "gemm_i32;m=17;n=19;k=23;dist=full;seed=0"
 LINEAR = "linear_q8_0;m=1;n=1;k=32;dist=full;seed=0"
+CASES = (STRUCK, LINEAR)
 STRUCK_RUN = f"{STRUCK};schedule=reverse;variant=base"
 SELF_TEST_RUN = "gemm_i32;m=17;n=19;k=33;dist=full;seed=0;schedule=reverse;variant=base"
 BUDGETS = Budgets(probe=20, compile=1.5, run=1.5, shutdown=1.5)
@@ -43,7 +48,7 @@ def mock_device(item: str) -> Device:
     return devices._device(driver, 0, mock._report(spec, 0))
 
 
-def options(folder: Path, cases: Sequence[str] = (STRUCK, LINEAR), **more: Any) -> gate.Options:
+def options(folder: Path, cases: Sequence[str] = CASES, **more: Any) -> gate.Options:
     """Of a gate whose records go to `folder`/out."""
     return gate.Options("tiny", folder / "out", cases=tuple(cases), **{"budgets": BUDGETS, "workers": WORKERS, **more})
 
@@ -55,6 +60,21 @@ def folders(folder: Path) -> dict[str, str]:
     return {name: str(place) for name, place in places.items()}
 
 
+def use_folders(patch: "pytest.MonkeyPatch", folder: Path) -> None:
+    """Everything that a gate of this process writes goes into `folder`; what the reference says is shared by all tests."""
+    for name, place in folders(folder).items():
+        patch.setenv(name, place)
+    patch.setenv("SAMEBITS_CACHE_DIR", str(folder.parent / "cache"))
+    patch.setattr("tempfile.tempdir", None)
+    patch.setattr(gate, "device_lock", own_lock(folder))
+
+
+def gate_on(items: Sequence[str], folder: Path, patch: "pytest.MonkeyPatch", **more: Any) -> gate.Outcome:
+    """A gate over `items` in this process."""
+    patch.setattr(devices, "discover", lambda: [mock_device(item) for item in items])
+    return gate.execute(options(folder, **more), lambda _: None)
+
+
 def own_lock(folder: Path) -> Callable[[Callable[[str], None]], Any]:
     """The device lock in `folder`, so that no other samebits on this host is waited for."""
     return functools.partial(locks.device_lock, shared=folder / "lock")
@@ -63,6 +83,39 @@ def own_lock(folder: Path) -> Callable[[Callable[[str], None]], Any]:
 def results_of(runs: Sequence[Run]) -> Results:
     """What came out."""
     return {(run.header.device.id, r.role, r.run): (r.verdict, r.digest) for run in runs for r in run.results}
+
+
+def left(folder: Path) -> list[Run]:
+    """Every run that can be read in `folder`; only one that was killed in its header cannot."""
+    found = []
+    for path in [*(folder / "out").rglob("*.jsonl.gz"), *(folder / "state" / "journals").glob("*.jsonl")]:
+        try:
+            found.append(store.load(path))
+        except InputRefused as e:
+            assert "holds no whole line" in str(e) and path.suffix == ".jsonl"
+    return found
+
+
+def done(runs: Sequence[Run]) -> set[tuple[str, str, str]]:
+    """Device, role and run key of what is finished in any of them."""
+    return {key for run in runs for key, (verdict, _) in results_of([run]).items() if verdict != "not-run"}
+
+
+def journal_files(folder: Path) -> list[Path]:
+    """Unsealed journals."""
+    return list((folder / "state" / "journals").iterdir())
+
+
+def left_behind(folder: Path) -> list[str]:
+    """Living processes whose temporary folder is `folder`'s, and what lies there."""
+    found = [str(path) for path in (folder / "tmp").iterdir()]
+    for process_ in psutil.process_iter():
+        try:
+            if process_.environ().get("TMPDIR") == str(folder / "tmp") and process_.status() != psutil.STATUS_ZOMBIE:
+                found.append(" ".join(process_.cmdline()))
+        except psutil.Error:
+            continue
+    return found
 
 
 def bad(run: Run) -> dict[tuple[str, str], Result]:

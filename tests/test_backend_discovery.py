@@ -86,12 +86,12 @@ def test_a_machine_without_drivers_has_no_rows() -> None:
     assert opencl_icds.drivers() == vulkan_icds.drivers() == egl_vendors.drivers() == cuda_drivers.drivers() == []
 
 
-def test_searching_loads_no_gpu_library() -> None:
-    """The supervisor searches, and must not be hurt by a driver."""
+def test_searching_loads_no_gpu_library_and_a_worker_starts_without_what_the_reference_needs() -> None:
+    """The supervisor searches, and must not be hurt by a driver; workers start often."""
     code = (
-        "import sys; from harness.backends import cuda, opencl, opengl, wgpu; "
+        "import sys, harness.worker; from harness.backends import cuda, opencl, opengl, wgpu; "
         "[m.drivers() for m in (cuda, opencl, opengl, wgpu)]; "
-        "sys.exit(' '.join({'cupy', 'pyopencl', 'wgpu'} & set(sys.modules)))"
+        "sys.exit(' '.join({'cupy', 'pyopencl', 'wgpu', 'flint', 'mpmath'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], env=environment({}), capture_output=True, text=True)
     assert done.stderr.strip() == ""

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from command import MAIN, ROOT
+from command import FEW, MAIN, ROOT
 from junitparser import JUnitXml
 
 from harness import presets
@@ -33,7 +33,7 @@ STEPS: list[dict[str, Any]] = ACTION["runs"]["steps"]
 def step(folder: Path, name: str, mock: str = "card=match", **variables: str) -> subprocess.CompletedProcess[str]:
     """One step of the script, on a mock device."""
     command = folder / "samebits"
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -c {shlex.quote(MAIN)} "$@"\n')
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -c {shlex.quote(FEW + MAIN)} "$@"\n')
     command.chmod(0o755)
     environment = {
         **os.environ,

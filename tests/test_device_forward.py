@@ -6,6 +6,8 @@ import msgspec
 import numpy as np
 import pytest
 import tiny_models as tiny
+from mock_gates import mock_device
+from one_driver import one_driver
 
 from cpu_ref import nel_mini_w8a8 as reference
 from harness import device_session, devices, memory, passes, profiles, runners
@@ -25,12 +27,7 @@ def no_lock(monkeypatch):
 @pytest.fixture(scope="module")
 def host():
     """The CUDA sources on g++, which CI installs."""
-    return devices.select(devices.discover(["cuda_host"]), ["cuda_host:g++"])[0]
-
-
-def mock(monkeypatch, behaviour):
-    monkeypatch.setenv("SAMEBITS_MOCK", behaviour)
-    return devices.discover(["mock"])[0]
+    return one_driver("cuda_host", "g++")
 
 
 def runner(device, source, schedule="forward"):
@@ -90,15 +87,15 @@ def test_the_pass_over_a_cache_has_the_stages_of_the_whole_one():
 @pytest.mark.parametrize(
     ("tokens", "said"), [([64], "token 0 is 64"), ([], "no tokens"), ([0] * 65, "65 tokens; the context")]
 )
-def test_tokens_are_refused_as_the_reference_refuses_them(monkeypatch, tokens, said):
+def test_tokens_are_refused_as_the_reference_refuses_them(tokens, said):
     """Before any kernel runs, with the device's name."""
     with pytest.raises(InputRefused, match=f"mock:match:0: TokensRefused: {said}"):
-        runner(mock(monkeypatch, "match"), "nel-mini:stress").forward(tokens, None, print)
+        runner(mock_device("match"), "nel-mini:stress").forward(tokens, None, print)
 
 
-def test_an_unknown_model_and_a_generation_past_the_context_are_refused(monkeypatch):
+def test_an_unknown_model_and_a_generation_past_the_context_are_refused():
     """One line each."""
-    device = mock(monkeypatch, "match")
+    device = mock_device("match")
     with pytest.raises(InputRefused, match="no model 'nel-mini:x'"):
         runner(device, "nel-mini:x").forward([1], None, print)
     with pytest.raises(InputRefused, match="60 tokens and 5 new ones: this model's context holds 64"):
@@ -114,19 +111,19 @@ def product(session):
     return session.compute(*GEMM, a=a, b=b), a @ b
 
 
-def test_a_session_computes_a_kernel_on_arrays(monkeypatch):
+def test_a_session_computes_a_kernel_on_arrays():
     """Twice, on one worker."""
-    with Session(mock(monkeypatch, "match"), "reverse") as session:
+    with Session(mock_device("match"), "reverse") as session:
         for _ in range(2):
             found, right = product(session)
             assert found.tolist() == right.tolist()
 
 
-def test_constants_stay_on_the_device_as_long_as_their_shape_and_there_is_room(monkeypatch):
+def test_constants_stay_on_the_device_as_long_as_their_shape_and_there_is_room():
     """What is given for them again is not sent: the device still has the first. Another shape, or no room: it is."""
     a, b = np.arange(6, dtype=np.int32).reshape(2, 3), np.arange(12, dtype=np.int32).reshape(3, 4)
     shape, constant = {"m": 2, "n": 4, "k": 3}, Constant("b", ("b",))
-    device = mock(monkeypatch, "match")
+    device = mock_device("match")
     with Session(device, "split_k", resident=1000) as session:
         assert np.array_equal(session.compute("gemm_i32", shape, None, constant, a=a, b=b), a @ b)
         assert np.array_equal(session.compute("gemm_i32", shape, None, constant, a=a + 1, b=b * 0), (a + 1) @ b)
@@ -157,9 +154,9 @@ def test_constants_stay_on_the_device_as_long_as_their_shape_and_there_is_room(m
         ("hang-run/all", "gemm_i32: no answer for 2 s"),
     ],
 )
-def test_what_a_device_does_wrong_ends_the_pass_with_one_line(monkeypatch, behaviour, said):
+def test_what_a_device_does_wrong_ends_the_pass_with_one_line(behaviour, said):
     """Which device, which kernel, what happened; the process's exit code is 1."""
-    device = mock(monkeypatch, behaviour)
+    device = mock_device(behaviour)
     budgets = Budgets(run=2.0) if behaviour.startswith("hang") else Budgets()
     with Session(device, "reverse", budgets) as session, pytest.raises(DeviceFailed, match=said) as caught:
         product(session)
@@ -168,7 +165,7 @@ def test_what_a_device_does_wrong_ends_the_pass_with_one_line(monkeypatch, behav
 
 def test_a_device_that_does_not_open_is_named(monkeypatch):
     """A driver that gives another device than the one that was listed."""
-    device = mock(monkeypatch, "match")
+    device = mock_device("match")
     monkeypatch.setattr(device_session.devices, "is_of", lambda device, report: False)
     with (
         pytest.raises(DeviceFailed, match="mock:match:0: opening it: the driver opened another device"),

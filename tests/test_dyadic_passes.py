@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 import tiny_models as tiny
 from gguf_bytes import Q4_1, Q8_0
+from mock_gates import mock_device
+from one_driver import one_driver
 
 from cpu_ref import dyadic_q16 as reference
 from cpu_ref.errors import RangeContract
 from cpu_ref.layers import LAYERS
 from cpu_ref.linear import linear
 from cpu_ref.weights import BLOCK_TYPES
-from harness import device_session, devices, forward, passes, profiles, runners
+from harness import device_session, forward, passes, profiles, runners
 from harness.errors import InputRefused, UsageError
 
 WIDE = {"blk.1.ffn_norm.weight": 65536.0, "blk.0.attn_q.bias": -4194304.0}
@@ -110,7 +112,7 @@ def on(device, path, schedule="forward", variant="base"):
 @pytest.fixture(scope="module")
 def host():
     """The CUDA sources on g++, which CI installs."""
-    return devices.select(devices.discover(["cuda_host"]), ["cuda_host:g++"])[0]
+    return one_driver("cuda_host", "g++")
 
 
 def test_a_device_makes_every_stage_and_generates_over_its_cache(host, qwen2, tmp_path):
@@ -132,10 +134,10 @@ def digests(runner):
 
 def test_intel_s_runtime_makes_the_reference_s_digests_where_it_is_installed(llama):
     """Under tree, and by the fast form; the g++ device above is always there."""
-    right = digests(runners.ReferenceRunner("reference", PROFILE, str(llama)))
-    for device in devices.discover(["opencl"]):
-        if device.label == "intel-cpu":
-            assert digests(on(device, llama, "tree")) == digests(on(device, llama, variant="fast")) == right, device.id
+    device = one_driver("opencl", "intel-cpu")
+    if device:
+        right = digests(runners.ReferenceRunner("reference", PROFILE, str(llama)))
+        assert digests(on(device, llama, "tree")) == digests(on(device, llama, variant="fast")) == right, device.id
 
 
 def test_a_profile_without_kernels_runs_on_the_references_alone():
@@ -190,8 +192,7 @@ def changed(kernel, name, place, flip, nth=0):
 def test_one_changed_bit_is_named_by_the_stage_that_it_first_shows_in(qwen2, monkeypatch, spoil, stage, operation):
     """Layer, operation, element, both values; every stage before it is right."""
     monkeypatch.setattr(runners, "Session", type("Spoiled", (ExactSession,), {"spoil": staticmethod(spoil)}))
-    monkeypatch.setenv("SAMEBITS_MOCK", "match")
-    device = on(devices.discover(["mock"])[0], qwen2)
+    device = on(mock_device("match"), qwen2)
     yardstick = runners.ReferenceRunner("reference", PROFILE, str(qwen2))
     _, (mismatch,) = forward.forward([yardstick, device], TOKENS, lambda *_: None)
     assert (mismatch.device, mismatch.against, mismatch.stage) == ("mock:match:0", "reference", stage)
@@ -206,9 +207,8 @@ def test_one_changed_bit_is_named_by_the_stage_that_it_first_shows_in(qwen2, mon
 def test_tokens_are_refused_as_the_reference_refuses_them(qwen2, monkeypatch, tokens, said):
     """One line with the device's name."""
     monkeypatch.setattr(runners, "Session", ExactSession)
-    monkeypatch.setenv("SAMEBITS_MOCK", "match")
     with pytest.raises(InputRefused, match=f"mock:match:0: TokensRefused: {said}"):
-        on(devices.discover(["mock"])[0], qwen2).forward(tokens, None, print)
+        on(mock_device("match"), qwen2).forward(tokens, None, print)
 
 
 def test_gains_and_biases_outside_their_contracts_are_named_as_the_reference_names_them(tmp_path):
@@ -237,6 +237,5 @@ def test_a_model_that_the_profile_does_not_cover_is_refused_before_the_device_is
     """By name."""
     path = tiny.write(tmp_path / "other.gguf", "qwen2", changes)
     monkeypatch.setattr(runners, "Session", None)
-    monkeypatch.setenv("SAMEBITS_MOCK", "match")
     with pytest.raises(InputRefused, match=f"mock:match:0: ModelRefused: other.gguf: {said}"):
-        on(devices.discover(["mock"])[0], path).forward([1], None, print)
+        on(mock_device("match"), path).forward([1], None, print)

@@ -8,7 +8,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from command import MAIN, ROOT
+from command import FEW, MAIN, ROOT
 
 SHORT = ("--soak", "0", "--bench", "off")
 SCRIPT = ROOT / "scripts" / "gpu-lab.sh"
@@ -17,7 +17,7 @@ SCRIPT = ROOT / "scripts" / "gpu-lab.sh"
 def lab(folder: Path, *arguments: str, mock: str = "card=match@VendorA") -> subprocess.CompletedProcess[str]:
     """The script in `folder`, with a samebits that sees only `mock`."""
     command = folder / "samebits"
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -c {shlex.quote(MAIN)} "$@"\n')
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -c {shlex.quote(FEW + MAIN)} "$@"\n')
     command.chmod(0o755)
     variables = {
         **os.environ,

@@ -9,8 +9,8 @@ from typing import ClassVar
 
 import msgspec
 import pytest
-from mock_gates import STRUCK_RUN, bad, mock_device
-from test_supervisor import left_behind, rogue, run_on, use_folders
+from mock_gates import STRUCK_RUN, bad, gate_on, left_behind, mock_device, use_folders
+from test_rogue_workers import rogue
 
 from harness import lane, supervisor, tasks
 from harness.cases import RunKey, parse_case
@@ -69,7 +69,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> type[Opened]:
 
 def run_of(item: str, folder: Path, patch: pytest.MonkeyPatch, **more: object) -> Run:
     """The record of a gate over one mock device."""
-    (run,) = run_on([item], folder, patch, **more).runs()
+    (run,) = gate_on([item], folder, patch, **more).runs()
     return run
 
 
@@ -181,7 +181,7 @@ def test_an_interrupt_stops_a_lane_that_waits_for_the_reference(here: Path, monk
 
     monkeypatch.setattr(Reference, "expected", never)
     monkeypatch.setattr(supervisor, "as_completed", interrupted)
-    outcome = run_on(["match"], here, monkeypatch, workers=2)
+    outcome = gate_on(["match"], here, monkeypatch, workers=2)
     (run,) = outcome.runs()
     assert outcome.interrupted and {r.verdict for r in run.results} == {"not-run"} and 1 <= len(run.under_way) <= 2
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cpu_ref import dyadic_q16
 from harness.cases import Case
 from harness.families.linear_inputs import BLOCKS, Parts, pack
 from harness.inputs import random_integers
@@ -33,6 +32,8 @@ BASE = Fraction(100000)
 @cache
 def table(name: str) -> Array:
     """E1, E2 or G, Q30 in 32 bits: data whose digest the profile's document states."""
+    from cpu_ref import dyadic_q16  # FLINT and mpmath load slowly, and most processes need no table
+
     return np.array(dyadic_q16.checked_tables()[name], np.int32)
 
 
@@ -201,6 +202,8 @@ def _angles(case: Case) -> tuple[int, int]:
 
 def _rope_full(case: Case) -> Arrays:
     """A model's tables, positions from 0, and heads up to 2^30 of both signs."""
+    from cpu_ref import dyadic_q16
+
     t, _, hd = _thd(case)
     rows = [dyadic_q16.rope_row(BASE, hd, position) for position in range(t)]
     c, s = (np.array([row[i] for row in rows], np.int32) for i in (0, 1))
