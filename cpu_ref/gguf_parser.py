@@ -57,8 +57,11 @@ class Gguf:
 
     def __init__(self, path: str | Path) -> None:
         self.name = Path(path).name
+        if Path(path).is_dir():
+            raise GgufRefused(f"{self.name}: it is a folder; name a GGUF file in it")
         if not Path(path).is_file():
-            raise GgufRefused(f"{self.name}: there is no such file; check the path, or fetch the model")
+            what = "it is no regular file" if Path(path).exists() else "there is no such file"
+            raise GgufRefused(f"{self.name}: {what}; check the path, or fetch the model")
         try:
             with open(path, "rb") as file:
                 self._data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))

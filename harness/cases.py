@@ -10,6 +10,7 @@ import rfc8785
 import cpu_ref
 from harness.errors import UsageError
 from harness.inputs import GENERATOR
+from harness.text import near
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -99,7 +100,8 @@ def parse_case(text: str) -> Case:
     except ValueError:
         raise UsageError(f"case {text!r}: dimensions and seed are whole numbers") from None
     if dist not in entry.distributions:
-        raise UsageError(f"case {text!r}: no distribution {dist!r}; {kernel} has {', '.join(entry.distributions)}")
+        there = f"{kernel} has {', '.join(entry.distributions)}{near(dist, entry.distributions)}"
+        raise UsageError(f"case {text!r}: no distribution {dist!r}; {there}")
     case = Case(kernel, shape, dist, seed, tuple(values.items()))
     if any(v < 1 for _, v in shape) or seed < 0:
         raise UsageError(f"case {text!r}: each dimension is 1 or more, the seed 0 or more")
@@ -121,6 +123,7 @@ def select(cases: Sequence[Case], selectors: Iterable[str]) -> list[Case]:
         else:
             found = [c for c in cases if c.id == selector] or [parse_case(selector)]
         if not found:
-            raise UsageError(f"no case matches {selector!r}; `samebits cases` lists ids")
+            meant = near(selector[:-1].partition(";")[0], {case.kernel for case in cases})
+            raise UsageError(f"no case matches {selector!r}; `samebits cases` lists ids{meant}")
         wanted.update((c.id, c) for c in found)
     return list(wanted.values())

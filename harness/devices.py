@@ -21,6 +21,7 @@ from harness.backends import ONLY_TINY, Driver, Report
 from harness.backends.common import OPTIMISER, is_software, vendor_name
 from harness.errors import NoDevice, UsageError
 from harness.process import Child, Closed, ProtocolError, Timeout, environment, one_line, python
+from harness.text import near
 
 Kind = Literal["hardware", "software", "compile-only", "unknown"]
 
@@ -134,7 +135,9 @@ def select(devices: Sequence[Device], selectors: Iterable[str]) -> list[Device]:
             raise NoDevice("; ".join(f"{d.id} cannot be used: {d.status}: {d.reason}" for d in matched))
         if not usable:
             there = ", ".join(d.id for d in devices if d.ok) or "none"
-            raise NoDevice(f"no device matches {one_line(selector, 80)!r}; there are: {there}")
+            names = {name for d in devices if d.ok for name in (d.id, f"{d.api}:{d.label}", d.label, d.api, d.vendor)}
+            meant = near(selector, names | ALIASES.keys())
+            raise NoDevice(f"no device matches {one_line(selector, 80)!r}; there are: {there}{meant}")
         chosen.update(usable)
     return [d for d in devices if d.ok and (d.id in chosen or not given)]
 

@@ -33,12 +33,14 @@ class Change(msgspec.Struct, frozen=True):
 
 @dataclass
 class Diff:
-    """What `compare` finds. `notes` are sentences on runs that count for nothing or less; `codes` exit codes that apply."""
+    """What `compare` finds. `notes` are sentences on runs that count for nothing or less; `codes` exit codes that apply; `void`
+    runs were left out."""
 
     changes: list[Change] = field(default_factory=list)
     unchanged: int = 0
     notes: list[str] = field(default_factory=list)
     codes: list[int] = field(default_factory=list)
+    void: int = 0
 
     @property
     def counts(self) -> dict[str, int]:
@@ -52,7 +54,13 @@ class Diff:
 
     def plain(self) -> dict[str, Any]:
         """The object that `diff --json` promises."""
-        return {"counts": self.counts, "unchanged": self.unchanged, "notes": self.notes, "changes": self.changes}
+        return {
+            "counts": self.counts,
+            "unchanged": self.unchanged,
+            "void": self.void,
+            "notes": self.notes,
+            "changes": self.changes,
+        }
 
 
 @dataclass(frozen=True)
@@ -87,6 +95,7 @@ def _states(runs: Sequence[Run], side: str, found: Diff) -> dict[str, dict[str, 
     for run in sorted(runs, key=lambda run: run.header.started):
         if run.voids or everywhere:
             found.notes.append(f"{side} {run.path.name} is void and was left out")
+            found.void += 1
             found.codes += [5] if side == "new" else []
             continue
         device = run.header.device

@@ -97,13 +97,13 @@ def load(path: Path | None = None, today: date | None = None) -> list[Known]:
 
 def apply(runs: Iterable[Run], known: Sequence[Known]) -> list[Run]:
     """`runs` as the expectations let them be seen: known faults `waived`, a match where one was expected `fix`."""
-    return [_applied(run, [k for k in known if k.entry.fits(run.header.device)]) for run in runs]
+    return [dataclasses.replace(run, results=tuple(over(run.header.device, run.results, known))) for run in runs]
 
 
-def _applied(run: Run, known: Sequence[Known]) -> Run:
-    if not known:
-        return run
-    return dataclasses.replace(run, results=tuple(_seen(r, [k for k in known if k.covers(r)]) for r in run.results))
+def over(device: Device, results: Sequence[Result], known: Sequence[Known]) -> list[Result]:
+    """`results` of `device`, with expectations laid over them."""
+    mine = [k for k in known if k.entry.fits(device)]
+    return [_seen(r, [k for k in mine if k.covers(r)]) for r in results]
 
 
 def _seen(result: Result, known: Sequence[Known]) -> Result:

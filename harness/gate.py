@@ -11,10 +11,11 @@ from pathlib import Path
 
 import msgspec
 
-from harness import devices, doctor, groups, journal, presets, selections, store
+from harness import devices, doctor, expectations, groups, journal, presets, selections, store
 from harness.backends import ONLY_TINY
 from harness.devices import Device
 from harness.errors import NoDevice, SamebitsError, UsageError
+from harness.expectations import Known
 from harness.journal import Journal
 from harness.kernels import FAMILY_OF
 from harness.lane import Budgets
@@ -51,6 +52,8 @@ class Options:
     shard: Shard | None = None
     optimiser_off: bool = False
     workers: int | None = None
+    known: Sequence[Known] = ()
+    """Expectations: what is told of a finished device counts a known fault as waived."""
 
     def __post_init__(self) -> None:
         """Raises UsageError for what makes no sense."""
@@ -246,7 +249,8 @@ def _run(device: Device, wanted: Iterable[Selection], command: _Command) -> list
         finally:
             progress.clear()
         outcome.records.append(kept.seal(options.out))
-    counts = ", ".join(f"{n} {verdict}" for verdict, n in sorted(_counts(results).items()))
+    told = expectations.over(header.device, results, options.known)
+    counts = ", ".join(f"{n} {verdict}" for verdict, n in sorted(_counts(told).items()))
     wall = time.monotonic() - begin
     share = 100 * max(0.0, 1 - sum(run.findings.seconds.values()) / run.worker_s) if run.worker_s else 0.0
     say(f"{device.id}: {counts} in {wall:.1f} s (harness {share:.0f} %)")

@@ -108,8 +108,11 @@ class Sound:
 def check(path: Path) -> Sound:
     """Read the whole header of the GGUF file; raises InputRefused unless all of it is sound."""
     name = clean(path.name)
+    if path.is_dir():
+        raise InputRefused(f"{name}: it is a folder; name a GGUF file in it")
     if not path.is_file():
-        raise InputRefused(f"{name}: there is no such file; check the path, or get a model with `samebits fetch-model`")
+        what = "it is no regular file" if path.exists() else "there is no such file"
+        raise InputRefused(f"{name}: {what}; check the path, or get a model with `samebits fetch-model`")
     try:
         with path.open("rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return _Header(name, data).read()

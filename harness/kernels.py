@@ -24,6 +24,7 @@ from harness.plans import (
     dimensions,
     tensor_bytes,
 )
+from harness.text import near
 
 __all__ = [
     "GUARD_WORDS",
@@ -56,7 +57,8 @@ def base(kernel: str) -> Kernel:
     for k in KERNELS:
         if k.name == kernel:
             return k
-    raise UsageError(f"unknown kernel {kernel!r}; there are {', '.join(dict.fromkeys(k.name for k in KERNELS))}")
+    names = dict.fromkeys(k.name for k in KERNELS)
+    raise UsageError(f"unknown kernel {kernel!r}" + (near(kernel, names) or f"; there are {', '.join(names)}"))
 
 
 def variants(kernel: str, language: Language) -> list[Kernel]:
@@ -69,7 +71,8 @@ def find(kernel: str, variant: str) -> Kernel:
     for k in KERNELS:
         if k.name == kernel and k.variant == variant:
             return k
-    raise UsageError(f"kernel {kernel!r} has no variant {variant!r}")
+    there = [k.variant for k in KERNELS if k.name == kernel]
+    raise UsageError(f"kernel {kernel!r} has no variant {variant!r}; it has {', '.join(there)}")
 
 
 def source(kernel: Kernel, language: Language) -> str:

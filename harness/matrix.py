@@ -1,6 +1,5 @@
 """The matrix: records rolled up into one table, and the gate over them."""
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -10,9 +9,9 @@ import msgspec
 from harness import presets, shards
 from harness.backends.common import VENDORS, vendor_name
 from harness.devices import Device
-from harness.kernels import FAMILY_OF, KERNELS, open_somewhere
+from harness.kernels import open_somewhere
 from harness.records import Run, unit
-from harness.verdicts import TABLE, Result, exit_code, worst
+from harness.verdicts import TABLE, Result, exit_code
 
 PASS_ELEMENTS = 10**9
 """Output elements compared, every schedule and repeat counted, on each hardware vendor."""
@@ -252,6 +251,8 @@ def _missing(runs: Sequence[Run], rows: Sequence[Row], names: Sequence[str]) -> 
     if len(vendors) < PASS_VENDORS:
         there = f"only {', '.join(vendors)}" if vendors else "none"
         found.append(f"hardware of {PASS_VENDORS} vendors on which every case matched: there is {there}")
+        each = f"a {PASS_VENDORS}nd vendor" if vendors else f"hardware of {PASS_VENDORS} vendors, each"
+        found.append(f"10^9 compared elements on {each}: there are none")
     for vendor, elements in sorted(vendors.items()):
         if elements < PASS_ELEMENTS:
             found.append(f"10^9 compared elements on {vendor}: there are {elements:,}; run --preset soak")
@@ -319,84 +320,3 @@ def _unchecked(runs: Sequence[Run]) -> list[str]:
             if kernels:
                 found.append(f"a {name} of {', '.join(sorted(kernels))} on {device}")
     return found
-
-
-def row_name(run: Run) -> str:
-    """The device's id, and whether its optimiser was off: what a row of the tables is called."""
-    return run.header.device.id + (", optimiser off" if run.header.options.get("optimiser") else "")
-
-
-def frame(runs: Sequence[Run]) -> Any:
-    """Every judged case of `runs` as a pandas DataFrame: one line a device and run key."""
-    import pandas as pd
-
-    lines = []
-    for run in latest(runs):
-        device = run.header.device
-        for r in run.results:
-            if r.role == "case":
-                lines.append(
-                    {
-                        "device": row_name(run),
-                        "api": device.api,
-                        "kind": device.kind,
-                        "vendor": device.vendor,
-                        "name": device.name,
-                        "driver": device.driver,
-                        "group": device.group,
-                        "started": run.header.started,
-                        "preset": run.header.preset,
-                        "kernel": r.case.partition(";")[0],
-                        "variant": r.variant,
-                        "schedule": r.schedule,
-                        "case": r.case,
-                        "verdict": r.verdict,
-                        "elements": r.elements,
-                        "digest": r.digest,
-                        "expected": r.expected,
-                        "run": r.run,
-                        "record": run.path.name,
-                    }
-                )
-    return pd.DataFrame(lines)
-
-
-def pivot(runs: Sequence[Run], by_kernel: bool = False) -> Any:
-    """Devices by family and variant as a DataFrame of texts: `70 match`, or the worst verdict with its count.
-
-    The control has a column of its own: it is never right or wrong, and its cell says how many digests its schedules gave.
-    `by_kernel`: a column for every kernel and variant.
-    """
-    table = frame(runs)
-    if table.empty:
-        return table
-    name = "{} {}".format if by_kernel else column
-    table["column"] = [name(kernel, variant) for kernel, variant in zip(table["kernel"], table["variant"], strict=True)]
-    # Cells are texts, so that what has no data says so and is never a number.
-    cells = table.groupby(["device", "column"], sort=False)["verdict"].agg(_cell)
-    order = dict.fromkeys([name(k.name, k.variant) for k in KERNELS] + list(table["column"]))
-    wide = cells.unstack("column").reindex(columns=[c for c in order if c in set(table["column"])]).fillna("no data")
-    for title in {"control", f"{CONTROL} base"} & set(wide.columns):
-        wide[title] = [
-            control_cell(cell, [run for run in runs if row_name(run) == row]) for row, cell in wide[title].items()
-        ]
-    return wide
-
-
-def control_cell(verdicts: str, runs: Sequence[Run]) -> str:
-    """What the control showed in a row's `runs`; its `verdicts` where it did not run, or the worst is a fault."""
-    return control(runs) if re.fullmatch(r"\d+ informational( of \d+)?", verdicts) else verdicts
-
-
-def column(kernel: str, variant: str = "base") -> str:
-    """The family of `kernel`, with the variant unless it is the base form; a kernel of another samebits stands for itself."""
-    name = "control" if kernel == CONTROL else FAMILY_OF.get(kernel, kernel)
-    return name if variant == "base" else f"{name} {variant}"
-
-
-def _cell(verdicts: Any) -> str:
-    words = list(verdicts)
-    bad = worst(words)
-    if bad in ("match", "unsupported", "compiled"):
-        return f"{words.count(bad)} {bad}" if len(set(words)) == 1 else f"{words.count('match')} of {len(words)} match"
-    return f"{words.count(bad)} {bad} of {len(words)}"

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from harness.errors import Incomplete, InputRefused, UsageError
 from harness.folders import cache_folder
+from harness.text import near
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ MODELS = {
 def find(name: str) -> Model:
     """The model of that name; raises UsageError."""
     if name not in MODELS:
-        raise UsageError(f"unknown model {name!r}; there is {', '.join(MODELS)}")
+        raise UsageError(f"unknown model {name!r}; there is {', '.join(MODELS)}{near(name, MODELS)}")
     return MODELS[name]
 
 

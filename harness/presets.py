@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from harness.cases import Case
 from harness.errors import UsageError
 from harness.kernels import FAMILIES
+from harness.text import near
 
 VERSION = {"tiny": "4", "quick": "4", "full": "4", "soak": "4"}
 """Preset name -> version."""
@@ -41,7 +42,7 @@ def pinned(text: str) -> str:
 def cases(preset: str) -> list[Case]:
     """The cases of `preset`; of `soak`, the first round. Raises UsageError for an unknown name."""
     if preset not in VERSION:
-        raise UsageError(f"unknown preset {preset!r}; there are {', '.join(VERSION)}")
+        raise UsageError(f"unknown preset {preset!r}; there are {', '.join(VERSION)}{near(preset, VERSION)}")
     return _collect(preset, 1 if preset == "soak" else 0)
 
 

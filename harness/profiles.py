@@ -20,7 +20,7 @@ from harness.digest import digest_bytes, numpy_type
 from harness.errors import InternalError, UsageError
 from harness.folders import profiles_root
 from harness.kernels import KERNELS
-from harness.text import clean
+from harness.text import clean, near
 
 REFERENCES = {"reference": "cpu_ref", "second": "cpu_ref.second"}
 """Package of each implementation; a profile's module in it is its name with `_` for `-`."""
@@ -182,7 +182,7 @@ PROFILES = {
 def find(name: str) -> Profile:
     """The profile of that name; raises UsageError."""
     if name not in PROFILES:
-        raise UsageError(f"unknown profile {name!r}; there are {', '.join(PROFILES)}")
+        raise UsageError(f"unknown profile {name!r}; there are {', '.join(PROFILES)}{near(name, PROFILES)}")
     return PROFILES[name]
 
 

@@ -24,7 +24,12 @@ from harness.kernels import KERNELS
 from harness.process import environment, python
 from harness.profiles import REFERENCES, Profile
 from harness.schedules import NAMES
-from harness.text import clean
+from harness.text import clean, near
+
+
+def said(kind: str, detail: str) -> str:
+    """A reference's refusal in words: its class says more than the text only of a broken range contract."""
+    return f"{'range contract broken: ' if kind == 'RangeContract' else ''}{clean(detail)}"
 
 
 @dataclass(frozen=True)
@@ -117,7 +122,7 @@ class ReferenceRunner:
                     answer: dict[str, Any] = json.loads(line)
                     if "error" in answer:
                         kind = InternalError if answer["error"] in ("InternalError", "TableRefused") else InputRefused
-                        raise kind(f"{self.id}: {answer['error']}: {clean(answer['detail'])}")
+                        raise kind(f"{self.id}: {said(answer['error'], answer['detail'])}")
                     yield answer
             finally:
                 process.kill()
@@ -144,13 +149,13 @@ class DeviceRunner:
     @cached_property
     def loaded(self) -> Any:
         """The model; InputRefused where the profile does not cover it."""
-        with self._refusals():
+        with refusals(f"{self.id}: "):
             return _load(self.passes, self.model)
 
     def prepare(self, tokens: Sequence[int], count: int = 0) -> memory.Memory:
         """What the pass, and `count` new tokens, take; InputRefused where model, tokens or device do not allow it."""
         model = self.loaded
-        with self._refusals():
+        with refusals(f"{self.id}: "):
             self.passes.check(model, tokens)
         if len(tokens) + count > model.context:
             raise InputRefused(
@@ -164,7 +169,7 @@ class DeviceRunner:
         """See `Runner`."""
         values = np.zeros(0, np.int64)
         self.prepare(tokens)
-        with self._refusals(), self._opened() as (session, model):
+        with refusals(f"{self.id}: "), self._opened() as (session, model):
             begin = time.perf_counter()
             for number, (name, made) in enumerate(self.passes.run(session.compute, model, tokens)):
                 values = made.astype("<i8")
@@ -178,7 +183,7 @@ class DeviceRunner:
         """See `Runner`."""
         chosen, feed = list[int](), list(tokens)
         self.prepare(tokens, count)
-        with self._refusals(), self._opened() as (session, model):
+        with refusals(f"{self.id}: "), self._opened() as (session, model):
             begin, cache = time.perf_counter(), self.passes.Cache()
             while len(chosen) < count:
                 *_, (_, greedy) = self.passes.run(session.compute, model, feed, cache)
@@ -193,12 +198,14 @@ class DeviceRunner:
         with Session(self.device, self.schedule, variant=self.variant, resident=self.resident) as session:
             yield session, model
 
-    @contextmanager
-    def _refusals(self) -> Iterator[None]:
-        try:
-            yield
-        except Refused as e:
-            raise InputRefused(f"{self.id}: {type(e).__name__}: {clean(str(e))}") from None
+
+@contextmanager
+def refusals(who: str) -> Iterator[None]:
+    """What the reference's reader refuses becomes InputRefused, told by `who`."""
+    try:
+        yield
+    except Refused as e:
+        raise InputRefused(who + said(type(e).__name__, str(e))) from None
 
 
 @lru_cache(maxsize=1)
@@ -234,6 +241,8 @@ def runners(
     module = passes.find(profile)
     if module is None:
         raise UsageError(f"device {clean(wanted[0])!r}: {profile.name} runs on {' and '.join(REFERENCES)} only")
+    with refusals(""):
+        _load(module, model)  # before devices are looked for
     for device in _distinct(wanted):
         if device.kind == "compile-only":
             raise UsageError(f"{device.id} compiles kernels and runs none; name a device that does")
@@ -258,11 +267,13 @@ def _distinct(selectors: Sequence[str]) -> list[Device]:
 def _check_forms(profile: Profile, schedule: str | None, variant: str | None) -> None:
     """Raise UsageError for a schedule that there is not, or a variant that no kernel of the profile has, or not under it."""
     if schedule is not None and schedule not in NAMES:
-        raise UsageError(f"unknown schedule {schedule!r}; there are {', '.join(NAMES)}")
+        raise UsageError(f"unknown schedule {schedule!r}; there are {', '.join(NAMES)}{near(schedule, NAMES)}")
     names = {name for kernels in profile.operations.values() for name in kernels}
     entries = [kernel for kernel in KERNELS if kernel.name in names]
     if variant is not None and variant not in (there := dict.fromkeys(kernel.variant for kernel in entries)):
-        raise UsageError(f"unknown variant {variant!r}; kernels of {profile.name} have {', '.join(there)}")
+        raise UsageError(
+            f"unknown variant {variant!r}; kernels of {profile.name} have {', '.join(there)}{near(variant, there)}"
+        )
     for kernel in entries:
         if kernel.variant == variant and kernel.reduces and (schedule or "forward") not in kernel.schedules:
             raise UsageError(f"variant {variant} has no schedule {schedule}; it has {', '.join(kernel.schedules)}")

@@ -10,6 +10,7 @@ from harness import kernels, presets
 from harness.cases import Case, RunKey, select
 from harness.errors import UsageError
 from harness.schedules import NAMES
+from harness.text import near
 
 SHARDS_LIMIT = 256
 
@@ -108,7 +109,8 @@ class Selector:
             if found:
                 case, fields[name] = head, value
         if fields["schedule"] is not None and fields["schedule"] not in NAMES:
-            raise UsageError(f"case {text!r}: no schedule {fields['schedule']!r}; there are {', '.join(NAMES)}")
+            there = f"{', '.join(NAMES)}{near(fields['schedule'], NAMES)}"
+            raise UsageError(f"case {text!r}: no schedule {fields['schedule']!r}; there are {there}")
         if fields["variant"] is not None and not case.partition(";")[0].endswith("*"):
             kernels.find(kernels.base(case.partition(";")[0]).name, fields["variant"])
         return cls(case, **fields)

@@ -2,6 +2,7 @@
 
 import random
 import struct
+from pathlib import Path
 
 import pytest
 from gguf_bytes import (
@@ -219,8 +220,9 @@ def test_a_damaged_byte_never_brings_anything_but_a_refusal_or_a_tensor(file):
 
 def test_a_missing_file_and_a_folder_are_refused_by_name(tmp_path):
     """The last part of the path stands in the message, the rest does not."""
-    for path in (tmp_path / "absent.gguf", tmp_path):
-        with pytest.raises(GgufRefused, match=f"^{path.name}: there is no such file"):
+    there = ((tmp_path / "absent.gguf", "there is no such file"), (tmp_path, "it is a folder; name a GGUF file in it"))
+    for path, said in (*there, (Path("/dev/null"), "it is no regular file")):
+        with pytest.raises(GgufRefused, match=f"^{path.name}: {said}"):
             Gguf(path)
         with pytest.raises(SecondRefused):
             block_tensor(str(path), "t", "Q8_0")

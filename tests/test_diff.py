@@ -8,6 +8,7 @@ import pytest
 from harness.devices import Device
 from harness.diff import Diff, compare
 from harness.records import Footer, Header, Planned, Run, System, Void
+from harness.report.diff import print_diff
 from harness.verdicts import Result
 
 CASE = "gemm_i32;m=1;n=1;k=1;dist=full;seed=0"
@@ -116,6 +117,14 @@ def test_a_void_run_is_left_out_and_exits_with_5_where_it_is_new() -> None:
     """Its results count for nothing, on either side."""
     assert compare([run_of(result())], [run_of(result("mismatch"), void=True)]).exit_code() == 5
     assert compare([run_of(result("mismatch"), void=True)], [run_of(result())]).exit_code() == 0
+
+
+def test_a_void_run_is_told_where_the_changes_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    """`no change` alone would say that all is as before."""
+    found = compare([run_of(result())], [run_of(result("mismatch"), void=True)])
+    print_diff(found)
+    assert "VOID: 1 records count for nothing; of the others: 1 GONE, 0 as before" in capsys.readouterr().out
+    assert found.plain()["void"] == 1
 
 
 def test_what_is_only_on_one_side_is_new_or_gone() -> None:

@@ -304,7 +304,11 @@ def test_bad_input_of_generate_gives_one_line_and_exit_2(model, tmp_path, argume
 def test_a_missing_or_foreign_file_gives_one_line_and_exit_2(tmp_path):
     """No such file, a folder, a text."""
     (tmp_path / "text.gguf").write_text("hello")
-    for name, message in (("absent.gguf", "no such file"), (".", "no such file"), ("text.gguf", "begins with b'hell'")):
+    for name, message in (
+        ("absent.gguf", "no such file"),
+        (".", "it is a folder"),
+        ("text.gguf", "begins with b'hell'"),
+    ):
         done = samebits(tmp_path, "forward", tmp_path / name, "--profile", "dyadic-q16", "--tokens", "1")
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
         assert message in done.stderr

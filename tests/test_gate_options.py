@@ -1,7 +1,16 @@
 """Options of `gate` that are refused before anything runs."""
 
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
+from command import ROOT, samebits
 
 from harness.cli import cli
 from harness.errors import UsageError
@@ -14,9 +23,73 @@ from harness.errors import UsageError
         (["--preset", "soak", "--time", "inf"], "no time"),
         (["--preset", "tiny", "--time", "5"], "--preset soak"),
         (["--resume", ""], "names nothing"),
+        (["--junit", "absent/junit.xml"], "there is no folder absent; make it first"),
+        (["--junit", "."], "--junit .: it is a folder; name a file in it"),
+        (["--preset", "ful"], "did you mean full?"),
+        (["--case", "gem_i32*"], "did you mean gemm_i32?"),
+        (["--case", "gemm_i33;m=1;n=1;k=1;dist=full;seed=0"], "unknown kernel 'gemm_i33'; did you mean gemm_i32?"),
+        (["--case", "gemm_i32;m=1;n=1;k=1;dist=ful;seed=0"], "did you mean full?"),
+        (["--case", "gemm_i32*;schedule=three"], "did you mean tree?"),
     ],
 )
 def test_options_that_make_no_sense_are_refused_before_anything_runs(words: list[str], said: str) -> None:
     """One line and exit code 2."""
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=re.escape(said)):
         CliRunner().invoke(cli, ["gate", *words], catch_exceptions=False, standalone_mode=False)
+
+
+ONE_LINE = [
+    (["run", "--resume"], "--resume goes on with a run's own command: give its --device and --case again too"),
+    (["matrix", ".", "--json", "--format", "csv"], "--json and --format csv do not go together: give one of them"),
+    (["forward", "x.gguf"], "Missing option '--profile'; see `samebits --help`"),
+    (["gate", "--device", "mock:mach"], "did you mean mock:match?"),
+    (["forward", "x.gguf", "--profile", "dyadic-q61", "--tokens", "1"], "did you mean dyadic-q16?"),
+    (["fetch-model", "smollm2-135m"], "did you mean smollm2-135m-q4_1?"),
+    (["inspect", "/dev/null"], "null: it is no regular file"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), ONE_LINE)
+def test_bad_input_is_one_clear_line(tmp_path: Path, words: list[str], said: str) -> None:
+    """No traceback, no class name, no full stop before a semicolon."""
+    done = samebits(tmp_path, *words)
+    line = done.stderr.splitlines()[-1]
+    assert done.returncode in (2, 3) and line.startswith("samebits: ") and said in line and ".;" not in line
+
+
+def test_output_that_nobody_reads_any_more_ends_the_command_quietly(tmp_path: Path) -> None:
+    """As cat does it: by SIGPIPE, without a word."""
+    command = [sys.executable, "-m", "harness.cli", "cases"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, cwd=tmp_path) as process:
+        assert process.stdout and process.stderr
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == -signal.SIGPIPE
+
+
+def test_the_object_of_gate_json_has_the_keys_that_the_design_promises(tmp_path: Path) -> None:
+    """Named in docs/design.md, in that order. Devices that were not asked for are no rows."""
+    text = (ROOT / "docs" / "design.md").read_text("utf-8")
+    promise = text[text.index("`gate --json` and") : text.index("A failure is")]
+    names = re.findall(r"`([a-z_]+)`", promise)
+    split = names.index("devices", names.index("records"))
+    done = samebits(
+        tmp_path,
+        "gate",
+        "--device",
+        "mock:match",
+        "--case",
+        "limbs;n=13;dist=full;seed=0",
+        "--json",
+        mock="match,mismatch",
+    )
+    result = json.loads(done.stdout)
+    assert list(result) == names[:split]
+    assert [row["id"] for row in result["devices"]] == ["mock:match:0"]
+    assert list(result["devices"][0]) == names[split + 1 :]
+    listed = samebits(tmp_path, "devices", "--json", mock="match,mismatch")
+    assert [list(row) for row in json.loads(listed.stdout)] == [names[split + 1 : -4]] * 2
+    table = samebits(tmp_path, "devices", mock="match")
+    assert "note" in table.stdout and "verdicts" not in table.stdout and "not run" not in table.stdout

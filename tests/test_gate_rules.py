@@ -119,6 +119,14 @@ def test_fewer_than_a_billion_elements_on_a_vendor_are_missing() -> None:
     assert any("10^9" in m and "AMD" in m for m in matrix.judge([whole(), few]).missing)
 
 
+def test_a_billion_elements_are_missing_too_where_no_vendor_or_one_is_there() -> None:
+    """What PASS wants is said whole: not only that there is no hardware."""
+    there = {"software": "hardware of 2 vendors, each", "hardware": "a 2nd vendor"}
+    for kind, on in there.items():
+        gate = matrix.judge([run_of(result(elements=10**9), *sound(), kind=kind)])
+        assert f"10^9 compared elements on {on}: there are none" in gate.missing
+
+
 def test_elements_of_repeated_records_add_up() -> None:
     """Two records of half a billion each make a billion."""
     halves = [

@@ -131,8 +131,9 @@ def test_items_of_all_arrays_together_are_bounded(file, monkeypatch):
 
 def test_a_missing_file_a_folder_and_a_hostile_name_are_named_on_one_line(tmp_path):
     """The last part of the path alone, cleaned."""
-    for path in (tmp_path / "absent.gguf", tmp_path):
-        with pytest.raises(InputRefused, match=f"^{path.name}: there is no such file"):
+    there = ((tmp_path / "absent.gguf", "there is no such file"), (tmp_path, "it is a folder; name a GGUF file in it"))
+    for path, said in (*there, (Path("/dev/null"), "it is no regular file")):
+        with pytest.raises(InputRefused, match=f"^{path.name}: {said}"):
             gguf_check.check(path)
     data = laid(entry("a\nb\x1b[31m", [0], F32, 0))
     path = tmp_path / "x.gguf"

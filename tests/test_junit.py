@@ -16,7 +16,7 @@ KINDS = {"pass": [], "failure": [Failure], "error": [Error], "skipped": [Skipped
 
 def cases(tmp_path: Path, *runs: Run, missing: tuple[str, ...] = ()) -> list[TestCase]:
     """The test cases of what is written, in order; those of the gate come last."""
-    path = tmp_path / "deep" / "junit.xml"
+    path = tmp_path / "junit.xml"
     write_junit(path, matrix.judge(runs), runs, missing)
     return [case for suite in JUnitXml.fromfile(str(path)) for case in suite]
 

@@ -14,7 +14,8 @@ import pytest
 from command import ROOT
 from record_maker import DEVICE, RUNS, header, result
 
-from harness import matrix, report, store
+from harness import matrix, report, store, table
+from harness.profiles import PROFILES
 from harness.records import Footer, Run, Void
 from harness.report import fast_paths
 from harness.schedules import NAMES
@@ -119,7 +120,8 @@ def test_a_control_without_power_is_said_and_never_green(capsys: pytest.CaptureF
     assert "1 match; the control has no power" in " ".join(printed(runs, capsys).split())
     row = matrix.judge(runs).rows[0]
     styles = [
-        str(report._device_table([r]).columns[-1]._cells[0].style) for r in (row, matrix.Row(DEVICE, {"match": 1}))
+        str(report._device_table([r], "verdicts", report._counts).columns[-1]._cells[0].style)
+        for r in (row, matrix.Row(DEVICE, {"match": 1}))
     ]
     assert styles == [report.STYLES["orange"], report.STYLES["green"]]
 
@@ -127,7 +129,43 @@ def test_a_control_without_power_is_said_and_never_green(capsys: pytest.CaptureF
 def test_a_control_that_crashed_shows_that_instead() -> None:
     """Digests of the other schedules do not hide it."""
     broken = msgspec.structs.replace(controls(*"a")[0], verdict="crash", digest=None)
-    assert list(matrix.pivot([run_of(*controls(*"abcde"), broken)])["control"]) == ["1 crash of 6"]
+    assert list(table.pivot([run_of(*controls(*"abcde"), broken)])["control"]) == ["1 crash of 6"]
+
+
+NEL = [kernel for kernels in PROFILES["nel-mini-w8a8"].operations.values() for kernel in kernels]
+
+
+@pytest.mark.parametrize(
+    ("words", "cell"),
+    [
+        ({}, "11 of 11 operations match"),
+        ({"nel_mix": ["match", "unsupported"]}, "11 of 11 operations match"),
+        ({"nel_mix": ["unsupported"]}, "unsupported in mix; 10 of 11 operations match"),
+        ({"nel_mix": []}, "10 of 11 operations match"),
+        ({"nel_mix": ["match", "mismatch"]}, "mismatch in mix; 10 of 11 operations match"),
+        (
+            {"nel_rope": ["waived"], "nel_mix": ["crash", "match"], "nel_act": ["crash"]},
+            "crash in mix, act; waived in rope; 8 of 11 operations match",
+        ),
+        ({kernel: ["compiled"] for kernel in NEL}, "11 of 11 operations compiled"),
+    ],
+)
+def test_a_profiles_cell_counts_operations_and_names_those_with_a_fault(words: dict[str, list[str]], cell: str) -> None:
+    """In every table: an operation is worth its worst verdict, the worst first."""
+    named = {kernel: words.get(kernel, ["match"]) for kernel in NEL}
+    made = [
+        msgspec.structs.replace(result(), case=f"{kernel};m=1;seed={i}", verdict=verdict)
+        for kernel, verdicts in named.items()
+        for i, verdict in enumerate(verdicts)
+    ]
+    assert list(table.pivot([run_of(*made, *controls(*"ab"))])["nel-mini-w8a8"]) == [cell]
+    assert f"| {cell} |" in report.readme_table([run_of(*made)])
+
+
+def test_a_kernel_of_two_operations_counts_for_both() -> None:
+    """`gate` of dyadic-q16 makes silu too."""
+    made = msgspec.structs.replace(result(), case="gate;m=1;n=1;dist=full;seed=0")
+    assert list(table.pivot([run_of(made)])["dyadic-q16"]) == ["2 of 11 operations match"]
 
 
 def test_a_void_device_says_why(capsys: pytest.CaptureFixture[str]) -> None:
@@ -225,11 +263,12 @@ def test_the_readmes_table_shows_each_device_under_its_largest_preset_by_family(
         ]
     )
     head, _, first, second = text.splitlines()
-    assert head == "| device | name | driver | date | preset | gemm | control | linear |"
+    assert head == "| device | name | driver | date | preset | gemm | control | linear | dyadic-q16 |"
     assert first.startswith("| vulkan:a:0, hardware |") and first.endswith(
-        "| tiny 3 | 1 mismatch, 1 match | no data | no data |"
+        "| tiny 3 | 1 mismatch, 1 match | no data | no data | no data |"
     )
-    assert second.endswith("| full 3 | 1 match | diverged (4 digests) | 1 match |") and "1.2" in second
+    cells = "| full 3 | 1 match | diverged (4 digests) | 1 match | 1 of 11 operations match |"
+    assert second.endswith(cells) and "1.2" in second
 
 
 def test_the_readmes_table_calls_a_void_run_void() -> None:

@@ -3,13 +3,15 @@
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from harness import backends, matrix, presets
+from harness import table as tables
 from harness.devices import Device
 from harness.kernels import KERNELS
 from harness.matrix import Failure, Gate, Row
+from harness.profiles import PROFILES
 from harness.records import Run, unit
 from harness.report import fast_paths
 from harness.text import clean
@@ -32,7 +34,7 @@ def console() -> Any:
 def print_gate(gate: Gate, runs: Sequence[Run], reduced: bool, judged: bool = True) -> None:
     """The whole verdict: devices, kernels, failures with their commands, what is missing, the gate."""
     out = console()
-    out.print(_device_table(gate.rows))
+    out.print(_device_table(gate.rows, "verdicts", _counts))
     if runs:
         out.print(_kernel_table(runs))
         if fast := fast_paths.rows(runs):
@@ -59,7 +61,7 @@ def print_gate(gate: Gate, runs: Sequence[Run], reduced: bool, judged: bool = Tr
 
 def print_devices(devices: Sequence[Device]) -> None:
     """The table of `samebits devices`."""
-    console().print(_device_table([Row(d, {}) for d in devices]))
+    console().print(_device_table([Row(d, {}) for d in devices], "note", lambda row: row.device.reason))
 
 
 def print_sections(sections: Iterable[Any]) -> None:
@@ -154,7 +156,7 @@ def to_markdown(gate: Gate, runs: Sequence[Run]) -> str:
     head = ["device", "kind", "vendor", "name", "driver", *group, "date", "verdicts"]
     body = [[*_words(r.device), *([r.device.group] if group else []), r.started[:10], _counts(r)] for r in gate.rows]
     parts = [_markdown(head, body)]
-    table = matrix.pivot(runs) if runs else None
+    table = tables.pivot(runs) if runs else None
     if table is not None and not table.empty:
         rows = [[device, *row] for device, row in zip(table.index, table.to_numpy().tolist(), strict=True)]
         parts.append(_markdown(["device", *table.columns], rows))
@@ -167,27 +169,33 @@ def to_markdown(gate: Gate, runs: Sequence[Run]) -> str:
 
 
 def readme_table(runs: Sequence[Run]) -> str:
-    """The README's matrix, from records alone: devices by families of kernels, each device under its largest preset."""
+    """The README's matrix, from records alone: families of kernels and profiles, each device under its largest preset."""
     rank = {name: place for place, name in enumerate(presets.VERSION)}
     by_device: dict[tuple[str | None, ...], list[Run]] = defaultdict(list)
     for run in matrix.latest(runs):
         by_device[unit(run.header.device)].append(run)
-    apis, order = list(backends.REGISTRY), list(dict.fromkeys(matrix.column(k.name) for k in KERNELS))
+    apis = list(backends.REGISTRY)
+    order = [*dict.fromkeys(tables.column(k.name) for k in KERNELS), *PROFILES]
     lines, seen = [], set()
     for group in by_device.values():
         preset = max((run.header.preset for run in group), key=lambda name: rank.get(name, -1))
         mine = [run for run in group if run.header.preset == preset]
         counts: dict[str, Counter[str]] = defaultdict(Counter)
+        by_profile: dict[str, list[tuple[str, str]]] = defaultdict(list)
         for run in mine:
             for r in run.results:
                 if r.role == "case":
-                    counts[matrix.column(matrix.kernel_of(r.case))][r.verdict] += 1
+                    kernel = matrix.kernel_of(r.case)
+                    counts[tables.column(kernel)][r.verdict] += 1
+                    if kernel in tables.PROFILE_OF:
+                        by_profile[tables.PROFILE_OF[kernel]].append((kernel, r.verdict))
         tallies = {column: _tally(count) for column, count in counts.items()}
+        tallies |= {name: tables.profile_cell(PROFILES[name], found) for name, found in by_profile.items()}
         if "control" in tallies:
-            tallies["control"] = matrix.control_cell(tallies["control"], mine)
+            tallies["control"] = tables.control_cell(tallies["control"], mine)
         device, header = mine[-1].header.device, max((run.header for run in mine), key=lambda h: h.started)
         void = "VOID" if any(run.voids for run in mine) else ""
-        seen |= set(counts)
+        seen |= set(tallies)
         lines.append(
             (apis.index(device.api) if device.api in apis else len(apis), device, header, preset, void, tallies)
         )
@@ -217,7 +225,7 @@ def _tally(counts: Counter[str]) -> str:
 
 def to_csv(runs: Sequence[Run]) -> str:
     """Every run key as a line."""
-    table = matrix.frame(runs)
+    table = tables.frame(runs)
     for column in {"vendor", "name", "driver", "group"} & set(table.columns):
         table[column] = table[column].map(_csv_cell)
     text: str = table.to_csv(index=False, lineterminator="\n")
@@ -270,25 +278,26 @@ def _words(device: Device) -> tuple[str, ...]:
     return device.id, device.kind, device.vendor, device.name, device.driver
 
 
-def _device_table(rows: Sequence[Row]) -> Any:
+def _device_table(rows: Sequence[Row], last: str, said: Callable[[Row], str]) -> Any:
+    """Devices; the column `last` holds what is `said` of each."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     group = ["group"] * any(row.device.group for row in rows)
-    for name in ("device", "kind", "vendor", "name", "driver", *group, "status", "verdicts"):
+    for name in ("device", "kind", "vendor", "name", "driver", *group, "status", last):
         table.add_column(name, overflow="fold")
     for row in rows:
         d = row.device
         style = STYLES[_colour(row)]
         status = d.status if d.ok else f"{d.status}{f' ({d.phase})' if d.phase else ''}"
         cells = (*_words(d), *([d.group] if group else []), status)
-        table.add_row(*(Text(clean(c, 120)) for c in cells), Text(clean(_counts(row), 300), style))
+        table.add_row(*(Text(clean(c, 120)) for c in cells), Text(clean(said(row), 300), style))
     return table
 
 
 def _kernel_table(runs: Sequence[Run]) -> Any:
-    pivot = matrix.pivot(runs)
+    pivot = tables.pivot(runs)
     rows = [[device, *row] for device, row in zip(pivot.index, pivot.to_numpy().tolist(), strict=True)]
     return _text_table(["device", *pivot.columns], rows)
 

@@ -35,4 +35,5 @@ def print_diff(found: Diff) -> None:
     for note in found.notes:
         out.print(clean(note, 600), style="yellow")
     words = ", ".join(f"{n} {word}" for word, n in found.counts.items())
-    out.print(f"{words or 'no change'}, {found.unchanged} as before", style="bold")
+    void = f"VOID: {found.void} records count for nothing; of the others: " if found.void else ""
+    out.print(f"{void}{words or 'no change'}, {found.unchanged} as before", style="bold red" if void else "bold")

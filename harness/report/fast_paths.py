@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from harness import matrix
+from harness import table as tables
 from harness.kernels import KERNELS
 from harness.records import Run
 
@@ -11,10 +11,10 @@ HEAD = ("device", "fast form", "advertised", "verdicts", "scalar twin's verdicts
 
 def rows(runs: Sequence[Run]) -> list[tuple[str, ...]]:
     """One a device and fast form that it was asked for: the device, the form, `yes` where the device advertises the unit."""
-    table = matrix.pivot(runs, by_kernel=True)
+    table = tables.pivot(runs, by_kernel=True)
     if table.empty:
         return []
-    features = {matrix.row_name(run): run.header.device.features for run in runs}
+    features = {tables.row_name(run): run.header.device.features for run in runs}
     found: list[tuple[str, ...]] = []
     for device, cells in table.iterrows():
         for kernel in KERNELS:

@@ -26,11 +26,19 @@ def write_junit(path: Path, gate: Gate, runs: Sequence[Run], missing: Sequence[s
         xml.add_testsuite(_suite(run))
     xml.add_testsuite(_gate_suite(gate, missing))
     xml.update_statistics()  # type: ignore[no-untyped-call]
+    check_path(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         xml.write(str(path), pretty=True)
     except OSError as e:
         raise UsageError(f"--junit {path}: {e.strerror}; name a file that can be written") from e
+
+
+def check_path(path: Path) -> None:
+    """Raise UsageError where no file can be made at `path`: known before anything runs."""
+    if path.is_dir():
+        raise UsageError(f"--junit {path}: it is a folder; name a file in it")
+    if not path.parent.is_dir():
+        raise UsageError(f"--junit {path}: there is no folder {path.parent}; make it first")
 
 
 def _suite(run: Run) -> TestSuite:
