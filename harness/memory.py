@@ -28,8 +28,8 @@ class Memory:
 
     def __str__(self) -> str:
         parts = {"weights": self.weights, "activations": self.activations, "cache": self.cache}
-        listed = ", ".join(f"{name} {_mib(size)}" for name, size in parts.items())
-        return f"{_mib(self.total)} ({listed}; largest buffer {_mib(self.largest)})"
+        listed = ", ".join(f"{name} {_shown(size)}" for name, size in parts.items())
+        return f"{_shown(self.total)} ({listed}; largest buffer {_shown(self.largest)})"
 
 
 def check(device: Device, needed: Memory, resident: int) -> None:
@@ -38,12 +38,12 @@ def check(device: Device, needed: Memory, resident: int) -> None:
     at_least = needed.activations + needed.cache + min(needed.weights, max(resident, needed.largest))
     if at_least > room:
         raise InputRefused(
-            f"{device.id}: too large: the pass needs {_mib(at_least)}, the device has {_mib(room)}; "
+            f"{device.id}: too large: the pass needs {_shown(at_least)}, the device has {_shown(room)}; "
             "give fewer tokens, a smaller --resident-bytes or another device"
         )
     if buffer is not None and needed.largest > buffer:
         raise InputRefused(
-            f"{device.id}: too large: one buffer of the pass has {_mib(needed.largest)}, the device takes {_mib(buffer)}; "
+            f"{device.id}: too large: one buffer of the pass has {_shown(needed.largest)}, the device takes {_shown(buffer)}; "
             "give fewer tokens or another device"
         )
 
@@ -59,5 +59,5 @@ def _largest_buffer(device: Device) -> int | None:
     return min((device.limits[name] for name in names if device.limits.get(name)), default=None)
 
 
-def _mib(size: int) -> str:
-    return f"{size / (1 << 20):,.1f} MiB"
+def _shown(size: int) -> str:
+    return f"{size / (1 << 20):,.1f} MiB" if size >= 1 << 20 else f"{size / (1 << 10):,.1f} KiB"

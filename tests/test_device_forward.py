@@ -208,7 +208,7 @@ def test_memory_is_estimated_before_anything_runs(host):
     assert short.weights == long.weights == longer.weights > 4 * 64 * 32
     assert short.activations < long.activations and short.cache < longer.cache < long.cache
     assert short.total == short.weights + short.activations + short.cache
-    assert f"weights {short.weights / 2**20:.1f} MiB" in str(short)
+    assert f"weights {short.weights / 2**10:.1f} KiB" in str(short)
 
 
 def test_the_estimate_of_a_model_file_counts_its_tensors(host, tmp_path):
