@@ -93,3 +93,28 @@ def test_the_object_of_gate_json_has_the_keys_that_the_design_promises(tmp_path:
     assert [list(row) for row in json.loads(listed.stdout)] == [names[split + 1 : -4]] * 2
     table = samebits(tmp_path, "devices", mock="match")
     assert "note" in table.stdout and "verdicts" not in table.stdout and "not run" not in table.stdout
+
+
+def test_what_is_told_of_a_finished_device_counts_a_known_fault_as_waived(tmp_path: Path) -> None:
+    """On standard error, as in every table."""
+    entry = [
+        "name = 'one'",
+        "api = 'mock'",
+        "runs = 'gemm_i32*'",
+        "verdict = 'mismatch'",
+        "reason = 'x'",
+        "since = 2025-11-30",
+    ]
+    (tmp_path / "faults.toml").write_text("\n".join(["[[expect]]", *entry]))
+    words = [
+        "gate",
+        "--device",
+        "mock",
+        "--case",
+        "gemm_i32;m=1;n=1;k=1;dist=full;seed=0;schedule=forward;variant=base",
+    ]
+    told = []
+    for more in ([], ["--expectations", "faults.toml"]):
+        done = samebits(tmp_path, *words, *more, mock="mismatch/all")
+        told += re.findall(r"^mock:mismatch-all:0: (.*) in [0-9.]+ s", done.stderr, re.MULTILINE)
+    assert told == ["1 mismatch", "1 waived"]
