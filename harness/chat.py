@@ -61,7 +61,7 @@ def main() -> None:
     try:
         channel.send({"event": "rendered", "text": rendered(**request)})
     except Exception as e:
-        channel.send({"event": "fault", "detail": str(e)[:4000]})
+        channel.send({"event": "fault", "detail": (str(e) or type(e).__name__)[:4000]})
     channel.leave()
 
 
