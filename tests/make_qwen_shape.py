@@ -7,6 +7,10 @@ contracts. `--output` adds a separate output matrix, as some released files have
 With it a pass is proved at full size without the released file:
 
     samebits forward OUT.gguf --profile dyadic-q16 --tokens 9707 --device second --device opencl:intel-cpu
+
+Without --output the file has SHA-256 8ef14b8a31c1b38a1e446cc116ea4f8417701dc05071f8ee58750c9df627d0f9, and for that token both gave
+all 24 layers alike, logits c8cf13e08de14ad2ecba16d3e15b1a6186b57ebeb021a83b3ee872b8fb24752e, token 1617. It takes minutes, so no
+test does it: test_qwen_shape.py does one layer of it.
 """
 
 import argparse

@@ -120,9 +120,15 @@ def test_a_vocabulary_that_is_not_covered_or_damaged_is_refused(model, fault):
 
 TEMPLATES = {
     "no template": (None, "it has no chat template; use --prompt without --chat"),
-    "a fault of its own": ("{{ raise_exception('no system role') }}", "its chat template fails: no system role; use --prompt without --chat"),
+    "a fault of its own": (
+        "{{ raise_exception('no system role') }}",
+        "its chat template fails: no system role; use --prompt without --chat",
+    ),
     "bad syntax": ("{% for %}", "its chat template fails: Expected an expression"),
-    "a way out of the sandbox": ("{{ ''.__class__.__mro__ }}", "fails: access to attribute '__class__' of 'str' object is unsafe"),
+    "a way out of the sandbox": (
+        "{{ ''.__class__.__mro__ }}",
+        "fails: access to attribute '__class__' of 'str' object is unsafe",
+    ),
     "too long": ("x" * 70_000, "its chat template has 70000 characters, at most 65536"),
     "a line that is too long": ("{% for i in range(60000) %}{{ 'x' * 60 }}{% endfor %}", "more than 1048576 bytes"),
 }
