@@ -6,6 +6,7 @@ import os
 import struct
 from collections import Counter
 from functools import partial
+from pathlib import Path
 
 import pytest
 from command import samebits

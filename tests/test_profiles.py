@@ -133,10 +133,13 @@ def test_the_commands_list_show_and_verify(tmp_path):
 
 @pytest.mark.parametrize("command", ["show", "verify", "roots"])
 def test_an_unknown_profile_is_refused_in_one_line(tmp_path, command):
-    """Exit 2, with the names there are."""
+    """Exit 2, with the names there are, and the one that was meant."""
     refused = samebits(tmp_path, "profile", command, "dyadic-q17")
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert refused.stderr == f"samebits: unknown profile 'dyadic-q17'; there are {', '.join(PROFILES)}\n"
+    assert (
+        refused.stderr
+        == f"samebits: unknown profile 'dyadic-q17'; there are {', '.join(PROFILES)}; did you mean dyadic-q16?\n"
+    )
 
 
 def test_a_profile_without_published_hashes_says_so(tmp_path):
