@@ -1,4 +1,4 @@
-"""The journal of a run under way: every line is on the disk before the next step. Sealing makes a record of it.
+"""The journal of a run under way: every result is on the disk before the next step. Sealing makes a record of it.
 
 A journal lies in the user's state folder, so that a full or read-only output folder loses nothing.
 """
@@ -92,8 +92,8 @@ class Journal:
         self._file.close()
 
     def started(self, run: str) -> None:
-        """A run key is about to be dispatched."""
-        self._write(Started(run))
+        """A run key is about to be dispatched. On hardware that may take the machine down, so there it is on the disk first."""
+        self._write(Started(run), sync=self.header.device.kind == "hardware")
 
     def result(self, result: Result) -> None:
         """A run key is judged. Texts of drivers are redacted."""
@@ -145,12 +145,13 @@ class Journal:
             self.path.unlink()
         return record
 
-    def _write(self, line: msgspec.Struct) -> None:
+    def _write(self, line: msgspec.Struct, *, sync: bool = True) -> None:
         data = msgspec.json.encode(line) + b"\n"
         with self._lock:
             try:
                 _write_all(self._file.fileno(), data)
-                os.fsync(self._file.fileno())
+                if sync:
+                    os.fsync(self._file.fileno())
             except OSError as e:
                 with suppress(OSError):
                     self._file.truncate(self._size)

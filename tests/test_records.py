@@ -66,6 +66,32 @@ def test_an_unfinished_journal_says_what_was_under_way_and_what_was_not_run() ->
     assert run.results[1].detail == "interrupted while it was under way"
 
 
+def test_results_read_in_the_order_of_the_plan_and_several_run_keys_may_be_under_way(tmp_path: Path) -> None:
+    """Which of several workers was faster is nobody's concern."""
+    one = store.load_record(sealed(tmp_path, results=[result(run) for run in reversed(RUNS)]))
+    assert [r.run for r in one.results] == RUNS and one.complete
+    with Journal(header(), redactor()) as kept:
+        for run in reversed(RUNS):
+            kept.started(run)
+        kept.result(result(RUNS[1]))
+    cut = store.load(kept.path)
+    assert cut.under_way == (RUNS[2], RUNS[0]) and [r.verdict for r in cut.results] == ["not-run", "match", "not-run"]
+
+
+@pytest.mark.parametrize(("kind", "synced"), [("hardware", 2), ("software", 1)])
+def test_a_start_is_on_the_disk_first_where_it_may_take_the_machine_down(
+    kind: Any, synced: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A result always is."""
+    with Journal(header(msgspec.structs.replace(DEVICE, kind=kind)), redactor()) as kept:
+        calls: list[int] = []
+        monkeypatch.setattr(os, "fsync", calls.append)
+        kept.started(RUNS[0])
+        kept.result(result(RUNS[0]))
+        monkeypatch.undo()
+    assert len(calls) == synced
+
+
 def test_a_torn_last_line_is_forgiven_at_every_length() -> None:
     """Whatever part of the last line reached the disk, what stands before it counts."""
     with Journal(header(), redactor()) as kept:
