@@ -48,8 +48,12 @@ FAMILIES = (gemm, linear, limbs, probe, probe_memory, nel, layers, attention)
 
 KERNELS: tuple[Kernel, ...] = tuple(kernel for family in FAMILIES for kernel in family.KERNELS)
 
-FAMILY_OF = {kernel.name: family.__name__.rpartition(".")[2] for family in FAMILIES for kernel in family.KERNELS}
-"""Kernel -> the name of its family, a column of the matrix."""
+FAMILY_OF = {
+    kernel.name: family.__name__.rpartition(".")[2].partition("_")[0]
+    for family in FAMILIES
+    for kernel in family.KERNELS
+}
+"""Kernel -> the name of its family, a column of the matrix: that of a module up to an underscore."""
 
 
 def base(kernel: str) -> Kernel:

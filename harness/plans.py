@@ -36,6 +36,9 @@ PARAMS_WORDS = 8
 SCRATCH_UNUSED = 4
 """Words of the scratch buffer under a schedule that keeps nothing there."""
 
+FILLED_WORDS = 1 << 20
+"""A heap of more words is neither filled nor guarded: then it may have all that a device can bind."""
+
 MAX_GROUPS = 65_535
 DISPATCH_TERMS = 1 << 28
 """Multiply-adds in one dispatch at most, so that a slow GPU's watchdog (about 200 ms) stays quiet."""
@@ -65,8 +68,8 @@ class Buffer:
 
     @property
     def filled(self) -> bool:
-        """Whether it begins as sentinels with a guard behind them. A heap is too large for that."""
-        return self.writable and self.role != "heap"
+        """Whether it begins as sentinels with a guard behind them. A large heap does not."""
+        return self.writable and (self.role != "heap" or self.words <= FILLED_WORDS)
 
 
 @dataclass(frozen=True)
@@ -96,8 +99,9 @@ Row = tuple[int, tuple[int, ...]]
 class Probe:
     """What a kernel of many small operations is beside: their names by number, and what languages leave open.
 
-    `literals`: rows whose operands are written into the text (`harness/literals.py`). `open_in`: by distribution, languages that
-    accept any result there, so it is shown and not judged. `undefined_in`: those that allow no such program at all.
+    No names where the kernel is no list of operations. `literals`: rows whose operands are written into the text
+    (`harness/literals.py`). `open_in`: by distribution, languages that accept any result there, so it is shown and not
+    judged. `undefined_in`: those that allow no such program at all.
     """
 
     operations: tuple[str, ...]
@@ -112,7 +116,7 @@ class Kernel:
 
     `shape` names the dimensions of its cases, `reduces` the one whose order a schedule chooses: None where there is none,
     and then `schedules` is `forward` alone. `scratch` counts the words that `split_k` keeps between its passes: PARTS
-    outputs unless the kernel says otherwise. `heap` counts the words of a buffer that is neither filled nor read back.
+    outputs unless the kernel says otherwise. `heap` counts the words of a buffer that is not read back.
     `needs` names device features by language, `multiples` what a dimension must be a multiple of. Of what else a case id
     may hold, with the values, `options` are a matter of the meaning (the first is meant where none is given) and `sources`
     of the data alone. `refused` is the fault of a case that the kernel does not take for another reason, or an empty text.

@@ -160,7 +160,7 @@ def words_of(buffers: Sequence[Buffer], data: dict[str, bytes]) -> dict[str, byt
 
 
 def fill_of(buffers: Sequence[Buffer], sentinel: int) -> dict[str, bytes]:
-    """What writable buffers but a heap hold before a run: sentinels, then the guard; the receipt starts as zeros."""
+    """What buffers to be filled hold before a run: sentinels, then the guard; the receipt starts as zeros."""
     word = sentinel.to_bytes(4, "little")
     return {b.name: (bytes(4) if b.role == "receipt" else word) * b.words + GUARD_BYTES for b in buffers if b.filled}
 

@@ -2,7 +2,7 @@
 
 Every probe runs three ways, so that a difference names the layer at fault: operands written into the text (variant
 `literal`: what compilers compute), operands from memory (`base`: what the machine computes), and operands from memory
-without the optimiser (`--optimiser off`, where a device has that).
+without the optimiser (`--optimiser off`, where a device has that). Probes of workgroups and atomics have no literal form.
 """
 
 from collections.abc import Mapping
@@ -97,7 +97,7 @@ RANDOM_GROUPS = 256
 
 def _distributions(kernel: str) -> tuple[str, ...]:
     open_ones = tuple(OPEN) if kernel == "probe_div" else ()
-    crossed = () if kernel in probe_rows.UNWRITTEN else ("cross",)
+    crossed = () if kernel in probe_rows.WITHOUT_LITERALS else ("cross",)
     return (*probe_rows.literal_distributions(kernel), *crossed, "random", *open_ones)
 
 
@@ -126,7 +126,7 @@ def _probe(name: str, purpose: str, needs: Mapping[str, tuple[str, ...]] | None 
             probe=Probe(tuple(operations), probe_rows.literals(name) if literal else (), OPEN, UNDEFINED),
         )
 
-    return (form("base"),) if name in probe_rows.UNWRITTEN else (form("base"), form("literal"))
+    return (form("base"),) if name in probe_rows.WITHOUT_LITERALS else (form("base"), form("literal"))
 
 
 KERNELS: tuple[Kernel, ...] = (
@@ -155,10 +155,10 @@ def cases(preset: str, seed: int) -> list[Case]:
     for kernel in dict.fromkeys(k.name for k in KERNELS):
         tables = [d for d in _distributions(kernel) if d not in ("known", "cross", "random")]
         if seed == ZERO_SEED:
-            crossed = ("cross",) if preset != "tiny" and kernel not in probe_rows.UNWRITTEN else ()
+            crossed = ("cross",) if preset != "tiny" and kernel not in probe_rows.WITHOUT_LITERALS else ()
             found += _of(kernel, (*tables, *crossed))
         if preset != "tiny":
-            rows = RANDOM_GROUPS if kernel in probe_rows.UNWRITTEN else RANDOM_ROWS
+            rows = RANDOM_GROUPS if kernel in probe_rows.WITHOUT_LITERALS else RANDOM_ROWS
             found.append(_case(kernel, "random", rows, seed))
     return found
 

@@ -199,9 +199,9 @@ CLASSES: dict[str, dict[str, tuple[str, ...]]] = {
         "wide": ("shift_wide_64",),
     },
 }
-"""By kernel, the distributions whose rows are also written as literals (but see UNWRITTEN), and the operations in each."""
+"""By kernel, the distributions whose rows are also written as literals (but see WITHOUT_LITERALS), and the operations in each."""
 
-UNWRITTEN = ("probe_group", "probe_atomics")
+WITHOUT_LITERALS = ("probe_group", "probe_atomics")
 """Kernels that have no rows of literals: what they try is memory and order, and no compiler knows those."""
 
 BY_HAND: dict[str, tuple[Words, ...]] = {
