@@ -242,7 +242,7 @@ def forward(stages: bool, **given: Any) -> None:
         if passes.is_layer(chosen, stage.name) or stage.name in ("embed", "logits"):
             say(f"{device}: {stage.name}")
 
-    done, mismatches = passes.forward(devices, ids, seen)
+    done, mismatches = passes.forward(devices, ids, seen, stages)
     result = asked.head(done[0].finished.model_sha256, estimates)
     result["devices"] = [p.plain(chosen, stages) for p in done]
     if asked.as_json:

@@ -7,9 +7,9 @@ words, and the compiled nonce must come back. What differs: nothing is expected 
 import secrets
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,12 +21,13 @@ from harness.cases import Case, RunKey
 from harness.devices import Device
 from harness.digest import numpy_type
 from harness.errors import DeviceFailed, Incomplete
-from harness.evidence import Dumped, Fault, read_dumps, understood
+from harness.evidence import Dumped, Fault, Submitted, read_dumps, read_fetched, understood
+from harness.kernels import GUARD_WORDS
 from harness.lane import Budgets
 from harness.locks import device_lock
 from harness.process import Child, ChildFault, ProtocolError, environment, one_line, python
 from harness.terminal import say
-from harness.verdicts import judge
+from harness.verdicts import GUARD, judge
 
 Array = npt.NDArray[Any]
 
@@ -41,6 +42,64 @@ class Constant:
 
     name: str
     inputs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Span:
+    """`size` bytes of a file, from `start` on."""
+
+    file: Path
+    start: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """One kernel on named tensors: all arguments but params and receipt, in order, with the words that it has of each.
+
+    `label`: what it makes, which a fault is told by.
+    """
+
+    label: str
+    entry: kernels.Kernel
+    schedule: str
+    arguments: tuple[tuple[str, int], ...]
+    passes: tuple[kernels.Pass, ...]
+
+    def plain(self) -> dict[str, Any]:
+        """For the worker."""
+        return {
+            "label": self.label,
+            "kernel": self.entry.name,
+            "variant": self.entry.variant,
+            "schedule": self.schedule,
+            "arguments": self.arguments,
+            "passes": [[p.entry, p.groups, p.workgroup, p.params] for p in self.passes],
+        }
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """`size` bytes of the tensor `name`, to be known by `label`."""
+
+    label: str
+    name: str
+    size: int
+
+
+@dataclass
+class Submission:
+    """What the device is to do in one go: see `harness.resident`. Sizes in bytes, multiples of 4.
+
+    Uploads are bytes of a file, or what makes an array.
+    """
+
+    free: list[str] = field(default_factory=list)
+    allocate: dict[str, int] = field(default_factory=dict)
+    uploads: dict[str, Span | Callable[[], Array]] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
+    fetches: list[Fetch] = field(default_factory=list)
+    receipts: bool = False
 
 
 class Session:
@@ -63,6 +122,8 @@ class Session:
         self._kept: dict[str, tuple[Case, int]] = {}
         self._nonce = secrets.randbelow(2**32 - 1) + 1
         self._phase = "probe"
+        self._label = ""
+        self._queued: dict[tuple[str, str, str], set[int]] = {}
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -96,7 +157,7 @@ class Session:
         The dimensions stand in the order of the kernel's shape; each input is in its tensor's element type. `options`: what
         else an id of the kernel may hold.
         """
-        entry = self._entry(kernel)
+        entry = self.entry(kernel)
         case = Case(kernel, tuple(dims.items()), entry.distributions[0], 0, tuple((options or {}).items()))
         entry.check(case)
         try:
@@ -109,6 +170,80 @@ class Session:
             for file in self._tensors.iterdir():
                 file.unlink(missing_ok=True)
 
+    def submit(self, submission: Submission) -> dict[str, bytes]:
+        """What `submission` fetches, by label; raises DeviceFailed, naming the step that was queued last.
+
+        Guard words behind what is fetched must be whole; where receipts
+        are asked for, every entry point that was queued since the last time must have left the compiled nonce.
+        """
+        self._label = "tensors"
+        for step in submission.steps:
+            place = (step.entry.name, step.entry.variant, step.schedule)
+            self._queued.setdefault(place, set()).update(step.entry.entries.index(p.entry) for p in step.passes)
+        try:
+            return self._submit(submission)
+        except ChildFault as e:
+            raise self._failed(self._label, str(e)) from None
+        except OSError as e:
+            raise Incomplete(f"{e.strerror or e}: {self._folder.parent}; TMPDIR names another folder") from None
+        finally:
+            for file in self._tensors.iterdir():
+                file.unlink(missing_ok=True)
+
+    def _submit(self, submission: Submission) -> dict[str, bytes]:
+        uploads = []
+        for number, (name, content) in enumerate(submission.uploads.items()):
+            if not isinstance(content, Span):
+                path = self._tensors / f"upload{number}.bin"
+                raw = np.ascontiguousarray(content()).tobytes()
+                path.write_bytes(raw)
+                content = Span(path, 0, len(raw))
+            uploads.append({"name": name, "file": str(content.file), "start": content.start, "size": content.size})
+        fetched = {fetch.label: self._tensors / f"fetch{n}.bin" for n, fetch in enumerate(submission.fetches)}
+        self._child.send(
+            {
+                "op": "submit",
+                "nonce": self._nonce,
+                "free": submission.free,
+                "allocate": submission.allocate,
+                "upload": uploads,
+                "steps": [step.plain() for step in submission.steps],
+                "fetch": [{"name": f.name, "size": f.size, "file": str(fetched[f.label])} for f in submission.fetches],
+                "receipts": submission.receipts,
+            },
+            timeout=self.budgets.run,
+        )
+        self._phase = "run"
+        while (event := self._receive()).get("event") == "started":
+            self._label = str(event.get("run"))[:80]
+        if event.get("event") != "submitted":
+            raise ProtocolError(f"the worker spoke nonsense: {one_line(str(event))}")
+        done = understood(event, Submitted)
+        self._label = submission.steps[0].label if submission.steps else "tensors"
+        if done.sanitizer:
+            raise ProtocolError(f"sanitizer: {one_line(done.sanitizer[0])}")
+        if submission.receipts:
+            self._check_receipts(done.receipts)
+        found: dict[str, bytes] = {}
+        for fetch in submission.fetches:
+            self._label = fetch.label
+            found[fetch.label], guard = read_fetched(fetched[fetch.label], fetch.size)
+            if guard != GUARD.to_bytes(4, "little") * GUARD_WORDS:
+                raise ProtocolError("mismatch: wrote past the end")
+        return found
+
+    def _check_receipts(self, receipts: Sequence[tuple[str, str, str, list[str]]]) -> None:
+        wanted = self._nonce.to_bytes(4, "little").hex()
+        there = {(kernel, variant, schedule): words for kernel, variant, schedule, words in receipts}
+        for place, entries in self._queued.items():
+            for entry in entries:
+                words = there.get(place, [])
+                if entry >= len(words) or words[entry] != wanted:
+                    self._label = place[0]
+                    found = words[entry] if entry < len(words) else "nothing"
+                    raise ProtocolError(f"the compiled nonce {wanted} did not come back, but {one_line(found)[:20]}")
+        self._queued.clear()
+
     def _compute(
         self,
         entry: kernels.Kernel,
@@ -117,7 +252,7 @@ class Session:
         inputs: Mapping[str, Array],
         constant: Constant | None,
     ) -> Array:
-        schedule = self.schedule if self.schedule in entry.schedules else "forward"
+        schedule = self.order(entry)
         keep, there = self._place(entry, case, schedule, constant)
         paths = {name: folder / f"{name}.bin" for name in ("order", *inputs) if name not in there}
         if "order" in paths:
@@ -165,7 +300,12 @@ class Session:
         self._kept[constant.name] = (case, needed)
         return constant.name, ()
 
-    def _entry(self, kernel: str) -> kernels.Kernel:
+    def order(self, entry: kernels.Kernel) -> str:
+        """The schedule that this session takes for a kernel."""
+        return self.schedule if self.schedule in entry.schedules else "forward"
+
+    def entry(self, kernel: str) -> kernels.Kernel:
+        """The form of a kernel that this session takes."""
         there = kernels.variants(kernel, backends.load(self.device.api).LANGUAGE)
         return next((entry for entry in there if entry.variant == self.variant), kernels.base(kernel))
 
@@ -178,6 +318,8 @@ class Session:
         if event.get("event") == "phase" and event.get("phase") in ("probe", "compile", "run"):
             self._phase = str(event["phase"])
             return self._receive()
+        if event.get("event") == "host-fault":
+            raise Incomplete(one_line(str(event.get("detail"))))
         if event.get("event") == "fault":
             fault = understood(event, Fault)
             raise ProtocolError(f"{fault.verdict}: {fault.detail}")

@@ -69,6 +69,14 @@ class Dumped(msgspec.Struct, frozen=True):
         return f"the compiled nonce {wanted} did not come back, but {clean(wrong[0], 20)}" if wrong else None
 
 
+class Submitted(msgspec.Struct, frozen=True):
+    """The event of a submission that is done. Receipts: kernel, variant, schedule and the words in hexadecimal."""
+
+    receipts: list[tuple[str, str, str, list[str]]]
+    seconds: Seconds
+    sanitizer: list[str] = []
+
+
 class Fault(msgspec.Struct, frozen=True):
     """The event of a run key, or a device, that the driver refused or lost."""
 
@@ -96,6 +104,12 @@ def read_dumps(folder: Path, names: tuple[str, str], size: int) -> tuple[bytes, 
     """The dumps of an output of `size` bytes, cut a little after where they should end; raises ProtocolError."""
     limit = size + 4 * GUARD_WORDS + 5  # padding to a word, and one byte more, which shows that it is too long
     return _read(folder, names[0], limit), _read(folder, names[1], limit)
+
+
+def read_fetched(path: Path, size: int) -> tuple[bytes, bytes]:
+    """`size` bytes of a tensor that was fetched to `path`, and what stands behind it; raises ProtocolError."""
+    content = _read(path.parent, str(path), size + 4 * GUARD_WORDS + 1)
+    return content[:size], content[size:]
 
 
 def _read(folder: Path, name: str, limit: int) -> bytes:

@@ -67,9 +67,12 @@ def is_layer(profile: Profile, stage: str) -> bool:
 
 
 def forward(
-    devices: Sequence[Runner], tokens: Sequence[int], seen: Callable[[str, Stage], None]
+    devices: Sequence[Runner], tokens: Sequence[int], seen: Callable[[str, Stage], None], every: bool = False
 ) -> tuple[list[Pass], list[Mismatch]]:
-    """One pass on each device, in the order given, and the first difference of each to the reference, or to the first."""
+    """One pass on each device, in the order given, and the first difference of each to the reference, or to the first.
+
+    A single device may leave out stages whose digests are not told, unless `every` stage is asked for.
+    """
     passes: dict[str, Pass] = {}
     mismatches: list[Mismatch] = []
     expected: dict[str, Stage] = {}
@@ -79,7 +82,7 @@ def forward(
             folder = Path(root, str(len(passes))) if len(devices) > 1 else None
             if folder:
                 folder.mkdir()
-            finished = device.forward(tokens, folder, taken.take)
+            finished = device.forward(tokens, folder, taken.take, every)
             passes[device.id] = Pass(device.id, finished, {name: s.digest for name, s in taken.stages.items()})
             mismatches += taken.mismatches()[:1]
             expected = expected or taken.stages

@@ -14,6 +14,7 @@ from harness.literals import with_literals
 from harness.plans import (
     GUARD_WORDS,
     LANGUAGES,
+    PARAMS_WORDS,
     RECEIPT_WORDS,
     Buffer,
     Kernel,
@@ -29,6 +30,7 @@ from harness.text import near
 __all__ = [
     "GUARD_WORDS",
     "LANGUAGES",
+    "PARAMS_WORDS",
     "RECEIPT_WORDS",
     "Buffer",
     "Kernel",

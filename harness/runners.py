@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
@@ -50,6 +50,12 @@ class Stage:
         return values.reshape(self.dims).astype(np.int64)
 
 
+def is_told(profile: Profile, stage: str) -> bool:
+    """Whether results give a stage's digest even where not every stage is asked for."""
+    layer, _, name = stage.partition(".")
+    return stage in ("embed", "hidden", "logits", "greedy") or (name == profile.layer and layer[1:].isdigit())
+
+
 @dataclass(frozen=True)
 class Finished:
     """The end of a pass: the model file's SHA-256 (None where a profile makes its weights), and the greedy choices."""
@@ -62,15 +68,18 @@ class Finished:
 class Runner(Protocol):
     """One device that computes a profile on a model. Both verbs raise InputRefused where tokens or model are refused.
 
-    `forward` tells `seen` each stage in the document's order, "greedy" last; with a folder it leaves the values there. Its
-    `greedy` has one id a row. `generate` feeds the tokens, then each chosen one (never the last), and tells `seen` each.
+    `forward` tells `seen` each stage in the document's order, "greedy" last; with a folder it leaves the values there. Without
+    one, and unless `every` stage is asked for, a device brings back those alone that `is_told`. Its `greedy` has one id a
+    row. `generate` feeds the tokens, then each chosen one (never the last), and tells `seen` each.
     """
 
     @property
     def id(self) -> str:
         """What names it in results."""
 
-    def forward(self, tokens: Sequence[int], folder: Path | None, seen: Callable[[Stage], None]) -> Finished:
+    def forward(
+        self, tokens: Sequence[int], folder: Path | None, seen: Callable[[Stage], None], every: bool = False
+    ) -> Finished:
         """One pass over all tokens."""
 
     def generate(self, tokens: Sequence[int], count: int, seen: Callable[[int], None]) -> Finished:
@@ -85,7 +94,9 @@ class ReferenceRunner:
     profile: Profile
     model: str
 
-    def forward(self, tokens: Sequence[int], folder: Path | None, seen: Callable[[Stage], None]) -> Finished:
+    def forward(
+        self, tokens: Sequence[int], folder: Path | None, seen: Callable[[Stage], None], every: bool = False
+    ) -> Finished:
         """See `Runner`."""
         request = {"op": "forward", "tokens": list(tokens), "folder": str(folder) if folder else None}
 
@@ -131,7 +142,7 @@ class ReferenceRunner:
 
 @dataclass(frozen=True)
 class DeviceRunner:
-    """A device, whose kernels make each stage; the host keeps what lies between them."""
+    """A device, whose kernels make each stage."""
 
     device: Device
     profile: Profile
@@ -161,17 +172,20 @@ class DeviceRunner:
             raise InputRefused(
                 f"{self.id}: {len(tokens)} tokens and {count} new ones: this model's context holds {model.context}"
             )
-        needed: memory.Memory = self.passes.memory(model, len(tokens), len(tokens) + max(count - 1, 0))
+        needed: memory.Memory = self.passes.memory(model, len(tokens), len(tokens) + max(count - 1, 0), self.schedule)
         memory.check(self.device, needed, self.resident)
         return needed
 
-    def forward(self, tokens: Sequence[int], folder: Path | None, seen: Callable[[Stage], None]) -> Finished:
+    def forward(
+        self, tokens: Sequence[int], folder: Path | None, seen: Callable[[Stage], None], every: bool = False
+    ) -> Finished:
         """See `Runner`."""
         values = np.zeros(0, np.int64)
         self.prepare(tokens)
-        with refusals(f"{self.id}: "), self._opened() as (session, model):
+        with refusals(f"{self.id}: "), self._opened() as (computer, model):
             begin = time.perf_counter()
-            for number, (name, made) in enumerate(self.passes.run(session.compute, model, tokens)):
+            wanted = bool if every or folder else partial(is_told, self.profile)
+            for number, (name, made) in enumerate(computer.run(tokens, self.passes.Cache(len(tokens)), wanted)):
                 values = made.astype("<i8")
                 file = folder / f"{number}.i64" if folder else None
                 if file:
@@ -183,20 +197,20 @@ class DeviceRunner:
         """See `Runner`."""
         chosen, feed = list[int](), list(tokens)
         self.prepare(tokens, count)
-        with refusals(f"{self.id}: "), self._opened() as (session, model):
-            begin, cache = time.perf_counter(), self.passes.Cache()
+        with refusals(f"{self.id}: "), self._opened() as (computer, model):
+            begin, cache = time.perf_counter(), self.passes.Cache(len(tokens) + count)
             while len(chosen) < count:
-                *_, (_, greedy) = self.passes.run(session.compute, model, feed, cache)
+                *_, (_, greedy) = computer.run(feed, cache, lambda stage: False)
                 feed = [int(greedy[-1])]
                 chosen += feed
                 seen(feed[0])
         return Finished(model.sha256, chosen, round(time.perf_counter() - begin, 3))
 
     @contextmanager
-    def _opened(self) -> Iterator[tuple[Session, Any]]:
+    def _opened(self) -> Iterator[tuple[Any, Any]]:
         model = self.loaded
         with Session(self.device, self.schedule, variant=self.variant, resident=self.resident) as session:
-            yield session, model
+            yield self.passes.OnDevice(session, model, self.resident), model
 
 
 @contextmanager

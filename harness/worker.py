@@ -7,10 +7,12 @@ out inputs, which then hold what they held.
 
     -> {"op": "case", "case": ID, "runs": [{"schedule": S, "variant": V}, ...], "inputs": {name: path}, "dump": folder,
         "known_bad": false, "nonce": 123, "keep": NAME or none}
+    -> {"op": "submit", ...}                    a list of kernels on tensors that stay on the device: `harness.resident`
     -> {"op": "artefacts", "kernel": K, "schedule": S, "variant": V, "folder": folder}     what a program was compiled to
     -> {"op": "close"}
     <- opened(report) · phase(phase, run) · started(run) · dumped(run, files, receipts, seconds, sanitizer)
        · compiled(run, seconds), of a compile-only device instead
+       · submitted(receipts, seconds, sanitizer)
        · fault(run, verdict, ...) · case-done · artefacts(files) · closed · host-fault(detail): no driver's doing
 """
 
@@ -27,6 +29,7 @@ from harness.cases import Case, RunKey, parse_case
 from harness.channel import Channel
 from harness.errors import DeviceFault, DeviceLost, LaunchError, Unsupported
 from harness.kernels import GUARD_WORDS, Buffer, Kernel, Language
+from harness.resident import Resident
 from harness.verdicts import GUARD, SENTINELS
 
 GUARD_BYTES = GUARD.to_bytes(4, "little") * GUARD_WORDS
@@ -42,6 +45,7 @@ class Worker:
         self.language: Language = module.LANGUAGE
         self.backend: Backend = module.open_device(index)
         self.programs: dict[tuple[str, str, str, bool], Any] = {}
+        self.resident = Resident(self.backend, channel, self.program)
         self.kept: dict[str, tuple[str, dict[tuple[str, bool], Any]]] = {}
         channel.send({"event": "opened", "report": self.backend.report})
 
@@ -101,11 +105,8 @@ class Worker:
         data: dict[str, bytes],
         bound: dict[tuple[str, bool], Any],
     ) -> None:
-        for feature in kernel.needs.get(self.language, ()):
-            if feature not in self.backend.report.features:
-                raise Unsupported(feature)
         begin = time.perf_counter()
-        program = self._program(kernel, schedule, key, request)
+        program = self.program(kernel, schedule, key, request["nonce"], request["known_bad"])
         compiled = time.perf_counter()
         if self.backend.report.kind == "compile-only":
             self.channel.send({"event": "compiled", "run": key, "seconds": {"compile": compiled - begin}})
@@ -138,11 +139,15 @@ class Worker:
         event = {"event": "dumped", "run": key, "files": files, "receipts": receipts, "seconds": seconds}
         self.channel.send(event | {"sanitizer": [str(r)[:500] for r in reports[:8]]})
 
-    def _program(self, kernel: Kernel, schedule: str, key: str, request: dict[str, Any]) -> Any:
-        place = (kernel.name, kernel.variant, schedule, request["known_bad"])
+    def program(self, kernel: Kernel, schedule: str, key: str, nonce: int, known_bad: bool = False) -> Any:
+        """The kernel as the device has it, compiled when it is first asked for; raises Unsupported and CompileError."""
+        for feature in kernel.needs.get(self.language, ()):
+            if feature not in self.backend.report.features:
+                raise Unsupported(feature)
+        place = (kernel.name, kernel.variant, schedule, known_bad)
         if place not in self.programs:
             self.phase("compile", key)
-            constants = constants_of(schedule, request["nonce"], request["known_bad"])
+            constants = constants_of(schedule, nonce, known_bad)
             text = kernels.source(kernel, self.language)
             self.programs[place] = self.backend.compile(kernel, text, constants)
         return self.programs[place]
@@ -178,6 +183,8 @@ def main() -> None:
             break
         if request["op"] == "artefacts":
             worker.artefacts(request)
+        elif request["op"] == "submit":
+            worker.resident.submit(request)
         else:
             worker.case(request)
     worker.phase("shutdown")

@@ -3,20 +3,17 @@
 import struct
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
 import tiny_models as tiny
+from exact_device import ExactDevice
 from gguf_bytes import Q4_1, Q8_0
 from mock_gates import mock_device
 from one_driver import one_driver
 
 from cpu_ref import dyadic_q16 as reference
 from cpu_ref.errors import RangeContract
-from cpu_ref.layers import LAYERS
-from cpu_ref.linear import linear
-from cpu_ref.weights import BLOCK_TYPES
 from harness import device_session, forward, passes, profiles, runners
 from harness.errors import InputRefused, UsageError
 
@@ -47,18 +44,6 @@ def qwen2(tmp_path_factory):
     return tiny.write(tmp_path_factory.mktemp("models") / "qwen2.gguf", "qwen2", None, there)
 
 
-def exact(kernel, dims, options=None, constant=None, /, *, log=None, **inputs):
-    """The reference's operation on arrays."""
-    if log is not None:
-        log.append((kernel, inputs))
-    values = {n: v.tobytes() if v.dtype == np.uint8 else np.asarray(v).ravel().tolist() for n, v in inputs.items()}
-    if kernel.startswith("linear_"):
-        kind = BLOCK_TYPES[kernel.removeprefix("linear_").upper()]
-        return np.array(linear(kind, values["w"], values["x"], dims["k"], bias=values["bias"])).reshape(-1, dims["n"])
-    op = LAYERS[kernel]
-    return np.array(op.compute(dict(dims), values, **(options or {}))).reshape([dims[d] for d in op.output])
-
-
 def right_stages(path, tokens=TOKENS):
     return {name: (dims, values) for name, dims, values in reference.run(reference.load(str(path)), tokens)}
 
@@ -76,33 +61,115 @@ def test_every_stage_is_one_operation_of_the_profile(llama):
     assert sorted(set(made)) == sorted(PROFILE.operations) == sorted(PROFILE.stages)
 
 
+def made_by(path, tokens=TOKENS, device=None, **options):
+    return MODULE.OnDevice(device or ExactDevice(), MODULE.load(str(path)), **options).run(tokens)
+
+
 @pytest.mark.parametrize("file", ["llama", "qwen2"])
 def test_the_pass_on_exact_kernels_is_the_reference(file, request):
     """Both pairings, tied and separate output, with and without biases; all of it, every stage in order."""
     path = request.getfixturevalue(file)
-    same(dict(MODULE.run(exact, MODULE.load(str(path)), TOKENS)), right_stages(path))
+    same(dict(made_by(path)), right_stages(path))
 
 
-def test_matrices_over_the_binding_limit_are_cut_and_no_bit_changes(qwen2, monkeypatch):
-    """Every uneven number of rows that the smallest limit allows."""
-    monkeypatch.setattr(MODULE, "BINDING_BYTES", 256 + 7 * 8 * len(TOKENS) * 8)
-    log = []
-    same(dict(MODULE.run(partial(exact, log=log), MODULE.load(str(qwen2)), TOKENS)), right_stages(qwen2))
-    linears = [len(inputs["w"]) for kernel, inputs in log if kernel.startswith("linear_")]
-    assert max(linears) == 7 and linears[-6:] == [7, 7, 7, 7, 7, 5]
+def test_a_layer_is_one_submission_and_only_what_is_wanted_comes_back(qwen2):
+    """Embedding, two layers, head; weights go once, and a second pass sends what depends on its tokens."""
+    device = ExactDevice()
+    whole, right = MODULE.OnDevice(device, MODULE.load(str(qwen2))), right_stages(qwen2)
+    for _ in range(2):
+        found = dict(whole.run(TOKENS, wanted=lambda stage: stage in ("l1.x", "logits")))
+        assert list(found) == ["l1.x", "logits", "greedy"]
+        assert all((v.shape, v.ravel().tolist()) == right[name] for name, v in found.items())
+    assert len(device.submissions) == 8
+    assert [set(s.uploads) for s in device.submissions[4:]] == [
+        {"ids", "embedding", "cosines", "sines"},
+        set(),
+        set(),
+        set(),
+    ]
+    assert [s.receipts for s in device.submissions[:4]] == [False, False, False, True]
+
+
+def test_a_matrix_over_the_binding_limit_is_cut_and_no_bit_changes(qwen2):
+    """By seven rows at most."""
+    device, model = ExactDevice(), replace(MODULE.load(str(qwen2)), binding=256 + 7 * 20)
+    same(dict(MODULE.OnDevice(device, model).run(TOKENS)), right_stages(qwen2))
+    head = [s.passes[0].params for s in device.submissions[-1].steps if s.label == "logits"]
+    assert [p[5] for p in head[-6:]] == [0, 7, 14, 21, 28, 35]
+
+
+def test_weights_beyond_the_resident_bytes_are_sent_with_each_layer(qwen2):
+    """None, or those that come first; the bits are the same."""
+    for resident in (0, 3000):
+        device = ExactDevice()
+        whole = MODULE.OnDevice(device, MODULE.load(str(qwen2)), resident)
+        for _ in range(2):
+            same(dict(whole.run(TOKENS)), right_stages(qwen2))
+        sent = [name for s in device.submissions[4:] for name in s.uploads if name.startswith("sent.")]
+        assert len(sent) == (15 if resident == 0 else 12) and "sent.ffn_down@0" in device.tensors
+
+
+def test_a_pass_of_many_tokens_is_cut_and_no_bit_changes(qwen2, monkeypatch):
+    """Two tokens at a time: rows of attention grow by zeros, rows of the rest are joined."""
+    monkeypatch.setattr(MODULE, "MOST_TOKENS", 2)
+    same(dict(made_by(qwen2)), right_stages(qwen2))
 
 
 @pytest.mark.parametrize("split", [1, 4])
 def test_a_pass_over_a_cache_makes_the_rows_of_the_whole_one(qwen2, split):
-    """The tokens in two parts."""
-    model, cache = MODULE.load(str(qwen2)), MODULE.Cache()
-    list(MODULE.run(exact, model, TOKENS[:split], cache))
-    last = dict(MODULE.run(exact, model, TOKENS[split:], cache))
-    assert len(cache) == len(TOKENS)
-    for name, (dims, values) in right_stages(qwen2).items():
-        whole = np.array(values).reshape(dims)
-        rows = whole[:, split:] if name.endswith(("scores", "softmax")) else whole[split:]
-        assert np.array_equal(last[name], rows), name
+    """The tokens in two parts; the cache grows on the device, or has room from the beginning."""
+    for room in (0, len(TOKENS)):
+        whole, cache = MODULE.OnDevice(ExactDevice(), MODULE.load(str(qwen2))), MODULE.Cache(room)
+        list(whole.run(TOKENS[:split], cache))
+        last = dict(whole.run(TOKENS[split:], cache))
+        assert len(cache) == len(TOKENS)
+        for name, (dims, values) in right_stages(qwen2).items():
+            right = np.array(values).reshape(dims)
+            rows = right[:, split:] if name.endswith(("scores", "softmax")) else right[split:]
+            assert np.array_equal(last[name], rows), name
+
+
+def test_sequences_of_unequal_length_share_a_pass(qwen2, monkeypatch):
+    """Each has the stages that it has alone, one of them behind a cache; cut into passes of 4 tokens too."""
+    sequences = [[5], TOKENS, [3, 3, 8]]
+    for most in (512, 4):
+        monkeypatch.setattr(MODULE, "MOST_TOKENS", most)
+        whole = MODULE.OnDevice(ExactDevice(), MODULE.load(str(qwen2)))
+        caches = [MODULE.Cache() for _ in sequences]
+        list(whole.run(sequences[2][:1], caches[2]))
+        batch = [*zip(sequences[:2], caches[:2], strict=True), (sequences[2][1:], caches[2])]
+        made = dict(whole.batch(batch))
+        for i, tokens in enumerate(sequences):
+            for name, (dims, values) in right_stages(qwen2, tokens).items():
+                right = np.array(values).reshape(dims)
+                if i == 2:
+                    right = right[:, 1:] if name.endswith(("scores", "softmax")) else right[1:]
+                assert np.array_equal(made[name][i], right), (i, name)
+        for cache in caches:
+            whole.release(cache)
+        assert whole.tape.sizes()["cache"] == 0
+
+
+def test_the_choice_of_the_last_row_needs_no_logits_of_the_others(qwen2):
+    """As generation asks for it."""
+    device = ExactDevice()
+    ((name, values),) = MODULE.OnDevice(device, MODULE.load(str(qwen2))).run(TOKENS, wanted=lambda stage: False)
+    assert (name, values.tolist()) == ("greedy", [right_stages(qwen2)["greedy"][1][-1]])
+    assert len(device.tensors["logits"]) == 8 * tiny.VOCABULARY
+
+
+def test_the_estimate_is_what_a_pass_allocates(qwen2):
+    """By kind; split_k keeps partial sums."""
+    model, device = MODULE.load(str(qwen2)), ExactDevice()
+    whole = MODULE.OnDevice(device, model)
+    list(whole.run([5, 4, 3, 2, 1], MODULE.Cache(8), lambda stage: stage == "logits"))
+    found, sizes = MODULE.memory(model, 5, 8), whole.tape.sizes()
+    assert (found.weights, found.cache) == (sizes["weights"], sizes["cache"])
+    assert found.activations == sizes["activations"] + sizes["scratch"]
+    assert found.total == sum(map(len, device.tensors.values()))
+    assert found.largest == max(map(len, device.tensors.values()))
+    split = MODULE.memory(model, 5, 8, "split_k")
+    assert split.activations > found.activations and split.cache == found.cache and split.weights == found.weights
 
 
 def on(device, path, schedule="forward", variant="base"):
@@ -128,7 +195,7 @@ def test_a_device_makes_every_stage_and_generates_over_its_cache(host, qwen2, tm
 
 def digests(runner):
     seen = {}
-    runner.forward(TOKENS, None, lambda stage: seen.update({stage.name: stage.digest}))
+    runner.forward(TOKENS, None, lambda stage: seen.update({stage.name: stage.digest}), every=True)
     return seen
 
 
@@ -147,13 +214,15 @@ def test_a_profile_without_kernels_runs_on_the_references_alone():
         runners.runners(["second", "lavapipe"], new, "x.gguf", None)
 
 
-class ExactSession:
-    """In the place of a device: the reference's operations, one of them spoiled."""
-
-    spoil = staticmethod(lambda kernel, inputs: inputs)
+class ExactSession(ExactDevice):
+    """As a session is opened."""
 
     def __init__(self, device, schedule, variant, resident):
-        pass
+        super().__init__(self.spoiled)
+
+    @staticmethod
+    def spoiled(label, inputs):
+        return inputs
 
     def __enter__(self):
         return self
@@ -161,17 +230,12 @@ class ExactSession:
     def __exit__(self, *exc):
         pass
 
-    def compute(self, kernel, dims, options=None, constant=None, /, **inputs):
-        return exact(kernel, dims, options, constant, **self.spoil(kernel, inputs))
 
-
-def changed(kernel, name, place, flip, nth=0):
-    """The `nth` call of `kernel` meets one changed element of an input."""
-    calls = []
+def changed(label, name, place, flip):
+    """The step of that label meets one changed element of an input."""
 
     def spoil(called, inputs):
-        calls.append(called)
-        if called != kernel or calls.count(kernel) != nth + 1:
+        if called != label:
             return inputs
         wrong = np.array(inputs[name])
         wrong[place] ^= flip
@@ -183,15 +247,15 @@ def changed(kernel, name, place, flip, nth=0):
 @pytest.mark.parametrize(
     ("spoil", "stage", "operation"),
     [
-        (changed("linear_q4_1", "w", (3, 9), 16, 12), "l1.up", "linear"),
-        (changed("rope", "s", (2, 1), 1 << 20, 3), "l1.k_rope", "rope"),
-        (changed("mix", "v", (1, 0, 5), 1 << 9), "l0.mix", "mix"),
+        (changed("l1.up", "w", 3 * 20 + 9, 16), "l1.up", "linear"),
+        (changed("l1.k_rope", "s", 2 * 8 + 1, 1 << 20), "l1.k_rope", "rope"),
+        (changed("l0.mix", "v", 32 + 5, 1 << 9), "l0.mix", "mix"),
     ],
     ids=["a bit of a weight", "a bit of a table", "a bit of an activation"],
 )
 def test_one_changed_bit_is_named_by_the_stage_that_it_first_shows_in(qwen2, monkeypatch, spoil, stage, operation):
     """Layer, operation, element, both values; every stage before it is right."""
-    monkeypatch.setattr(runners, "Session", type("Spoiled", (ExactSession,), {"spoil": staticmethod(spoil)}))
+    monkeypatch.setattr(runners, "Session", type("Spoiled", (ExactSession,), {"spoiled": staticmethod(spoil)}))
     device = on(mock_device("match"), qwen2)
     yardstick = runners.ReferenceRunner("reference", PROFILE, str(qwen2))
     _, (mismatch,) = forward.forward([yardstick, device], TOKENS, lambda *_: None)
@@ -221,7 +285,7 @@ def test_gains_and_biases_outside_their_contracts_are_named_as_the_reference_nam
         with pytest.raises(RangeContract) as right:
             right_stages(path, [1])
         with pytest.raises(RangeContract) as made:
-            list(MODULE.run(exact, MODULE.load(str(path)), [1]))
+            list(made_by(path, [1]))
         assert str(made.value) == str(right.value)
         said.append(made.value.op)
     assert said == ["l1.ffn_norm.gain", "l0.q.bias"]

@@ -16,7 +16,8 @@ process.
 """
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -82,8 +83,20 @@ class Report(msgspec.Struct, frozen=True):
     raw: dict[str, Any] = {}
 
 
+@dataclass(frozen=True)
+class Launch:
+    """A program on buffers of `allocate`: every argument in order but the first, params; `words` that each has for it."""
+
+    program: Any
+    memory: tuple[Any, ...]
+    words: tuple[int, ...]
+    passes: tuple[Pass, ...]
+
+
 class Backend(Protocol):
     """An open device. Every failure is a `DeviceFault` of harness.errors; anything else counts as a crash.
+
+    Cases go through `bind` and `run`; a model, whose tensors stay on the device, through `allocate` .. `free`.
 
     `dispatch_s`: seconds that the dispatches of the last `run` took, without fills and read-back.
     A backend with sanitizers also has `sanitizer_reports() -> list[str]`: what they reported since the last call.
@@ -101,6 +114,21 @@ class Backend(Protocol):
     def run(self, program: Any, bound: Any, passes: Sequence[Pass], fill: Mapping[str, bytes]) -> dict[str, bytes]:
         """Write `fill` into the writable buffers, dispatch `passes` in order, wait, return the bytes of output and
         receipt, guards included. May be called again with the same handles."""
+
+    def allocate(self, size: int) -> Any:
+        """A buffer of `size` bytes for `submit`, a multiple of 4, with anything in it; a handle."""
+
+    def write(self, memory: Any, content: bytes) -> None:
+        """Put `content`, whole words, at the buffer's beginning, after all that was submitted before."""
+
+    def submit(self, launches: Iterable[Launch]) -> None:
+        """Queue the launches in order, each taken when the one before it is queued, without waiting in between or at the end."""
+
+    def read(self, memory: Any, at: int, size: int) -> bytes:
+        """Wait for all that was submitted; `size` bytes from byte `at` on, both multiples of 4."""
+
+    def free(self, memory: Any) -> None:
+        """Give a buffer back; what was submitted before may still use it."""
 
     def artefacts(self, program: Any) -> dict[str, bytes]:
         """Compiled forms where the API gives them (`kernel.ptx`, `kernel.spv`, `kernel.so`), by file name."""

@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from math import prod
@@ -18,16 +18,19 @@ import msgspec
 import numpy as np
 
 from harness import units
-from harness.backends import Report
+from harness.backends import Launch, Report
 from harness.backends.common import buffer_bytes, check_alone, first_line, optimiser_off
 from harness.backends.cuda_drivers import VARIABLE
 from harness.backends.cuda_drivers import drivers as drivers
 from harness.errors import CompileError, DeviceFault, DeviceLost, LaunchError, TooOld, Unsupported
-from harness.kernels import Buffer, Kernel, Language, Pass
+from harness.kernels import PARAMS_WORDS, Buffer, Kernel, Language, Pass
 
 LANGUAGE: Language = "cuda"
 DRIVER_VERSION = Path("/proc/driver/nvidia/version")
 SMI = ("uuid", "driver_version", "ecc.mode.current", "clocks.sm", "temperature.gpu", "mig.mode.current")
+
+MOST_PARAMS = 4096
+"""Arguments of dispatches that are kept on the device at most."""
 
 OLD_DRIVER, NO_DEVICE = 35, 100
 LOST = {46, 214, 226, 700, 702, 709, 710, *range(714, 720), 999}
@@ -176,6 +179,7 @@ class Cuda:
 
         self.cupy = cupy
         self.nvrtc = nvrtc
+        self.params: dict[tuple[int, ...], Any] = {}
         self.errors = (
             runtime.CUDARuntimeError,
             driver.CUDADriverError,
@@ -221,9 +225,7 @@ class Cuda:
         self, program: Program, bound: Bound, passes: Sequence[Pass], fill: Mapping[str, bytes]
     ) -> dict[str, bytes]:
         """Fills, dispatches, waits and reads back."""
-        needed, there = max(prod(p.workgroup) for p in passes), self.report.limits["maxThreadsPerBlock"]
-        if needed > there:
-            raise Unsupported("maxThreadsPerBlock", str(needed), str(there))
+        self._check_lanes(passes)
         with self._faults(LaunchError):
             for name, content in fill.items():
                 self._write(bound.memory[name], content)
@@ -236,6 +238,45 @@ class Cuda:
             self.dispatch_s = time.perf_counter() - begin
             wanted = [b.name for b in bound.buffers if b.role in ("output", "receipt")]
             return {name: bound.memory[name].get().tobytes() for name in wanted}
+
+    def _check_lanes(self, passes: Sequence[Pass]) -> None:
+        needed, there = max(prod(p.workgroup) for p in passes), self.report.limits["maxThreadsPerBlock"]
+        if needed > there:
+            raise Unsupported("maxThreadsPerBlock", str(needed), str(there))
+
+    def allocate(self, size: int) -> Any:
+        """See `Backend.allocate`."""
+        with self._faults(LaunchError):
+            return self.cupy.empty(size, dtype=np.uint8)
+
+    def write(self, memory: Any, content: bytes) -> None:
+        """See `Backend.write`."""
+        with self._faults(LaunchError):
+            self._write(memory, content)
+
+    def submit(self, launches: Iterable[Launch]) -> None:
+        """See `Backend.submit`: on one stream. Arguments of a dispatch stay on the device for the next like it."""
+        with self._faults(LaunchError):
+            for launch in launches:
+                self._check_lanes(launch.passes)
+                for p in launch.passes:
+                    if p.params not in self.params:
+                        words = np.zeros(PARAMS_WORDS, dtype="<u4")
+                        words[: len(p.params)] = p.params
+                        self.params[p.params] = self.cupy.asarray(words)
+                    arguments = (self.params[p.params], *launch.memory)
+                    launch.program.entries[p.entry](p.groups, p.workgroup, arguments)
+
+    def read(self, memory: Any, at: int, size: int) -> bytes:
+        """See `Backend.read`."""
+        with self._faults(LaunchError):
+            content: bytes = memory[at : at + size].get().tobytes()
+            if len(self.params) > MOST_PARAMS:
+                self.params.clear()  # nothing is under way
+        return content
+
+    def free(self, memory: Any) -> None:
+        """See `Backend.free`: CuPy takes the memory back with its last reference, for what is queued behind."""
 
     def artefacts(self, program: Program) -> dict[str, bytes]:
         """PTX and cubin, from a second compilation with the same options, which CuPy does not hand out of the first."""

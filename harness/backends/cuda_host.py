@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,10 @@ from typing import Any
 import msgspec
 
 from harness import units
-from harness.backends import Driver, Report
+from harness.backends import Driver, Launch, Report
 from harness.backends.common import buffer_bytes, first_line, optimiser_off
 from harness.errors import CompileError, LaunchError, TooOld, UsageError
-from harness.kernels import Buffer, Kernel, Language, Pass
+from harness.kernels import PARAMS_WORDS, Buffer, Kernel, Language, Pass
 
 LANGUAGE: Language = "cuda"
 VARIABLE = "SAMEBITS_CUDA_HOST"
@@ -96,6 +96,26 @@ class Bound:
         """The bytes of `buffer`, its guard included."""
         start = self.offsets[buffer.name]
         return self.memory[start : start + buffer_bytes(buffer)]
+
+
+class Arena:
+    """Buffers for `submit`, one behind the other in shared memory that grows; a freed one's place serves the next of its size."""
+
+    def __init__(self) -> None:
+        self.descriptor = os.memfd_create("samebits")
+        weakref.finalize(self, os.close, self.descriptor)
+        self.length = REDZONE + 4 * PARAMS_WORDS
+        os.ftruncate(self.descriptor, self.length)
+        self.places: dict[int, list[int]] = {}
+
+    def allocate(self, size: int) -> tuple[int, int]:
+        """Where the buffer begins, and its size."""
+        if free := self.places.get(size):
+            return free.pop(), size
+        offset = -(-self.length // REDZONE) * REDZONE + REDZONE
+        os.ftruncate(self.descriptor, offset + size)
+        self.length = offset + size
+        return offset, size
 
 
 def _compilers() -> Iterator[Compiler]:
@@ -169,6 +189,7 @@ class CudaHost:
         self._root = Path(self._folder.name)
         self._programs = 0
         self._reports: list[str] = []
+        self._arena = Arena()
         self._cores = len(os.sched_getaffinity(0))
         # addr2line comes with the linker; the symbolizer of LLVM is often not installed.
         self._environment = {**os.environ, "ASAN_OPTIONS": SANITIZER_OPTIONS, "UBSAN_OPTIONS": "print_stacktrace=0"}
@@ -269,21 +290,55 @@ class CudaHost:
         begin = time.perf_counter()
         for p in passes:
             bound.write("params", struct.pack(f"<{len(p.params)}I", *p.params))
-            self._dispatch(program, bound, p, reverse=bound.runs % 2 == 1)
+            places = [(bound.offsets[b.name], 4 * b.words) for b in bound.buffers]
+            self._dispatch(program, (bound.descriptor, len(bound.memory)), places, p, reverse=bound.runs % 2 == 1)
         self.dispatch_s = time.perf_counter() - begin
         bound.runs += 1
         return {b.name: bound.read(b) for b in bound.buffers if b.role in ("output", "receipt")}
 
-    def _dispatch(self, program: Program, bound: Bound, p: Pass, reverse: bool) -> None:
+    def allocate(self, size: int) -> tuple[int, int]:
+        """See `Backend.allocate`."""
+        try:
+            return self._arena.allocate(size)
+        except OSError as e:
+            raise LaunchError(f"no {size} bytes of shared memory: {e.strerror}") from None
+
+    def write(self, memory: tuple[int, int], content: bytes) -> None:
+        """See `Backend.write`."""
+        os.pwrite(self._arena.descriptor, content, memory[0])
+
+    def submit(self, launches: Iterable[Launch]) -> None:
+        """See `Backend.submit`; here each dispatch is waited for. Lanes and blocks go forward."""
+        for launch in launches:
+            places = [(REDZONE, 4 * PARAMS_WORDS)]
+            places += [(at, 4 * words) for (at, _), words in zip(launch.memory, launch.words, strict=True)]
+            for p in launch.passes:
+                words = struct.pack(f"<{PARAMS_WORDS}I", *p.params, *[0] * (PARAMS_WORDS - len(p.params)))
+                os.pwrite(self._arena.descriptor, words, REDZONE)
+                self._dispatch(launch.program, (self._arena.descriptor, self._arena.length), places, p, reverse=False)
+
+    def read(self, memory: tuple[int, int], at: int, size: int) -> bytes:
+        """See `Backend.read`."""
+        return os.pread(self._arena.descriptor, size, memory[0] + at)
+
+    def free(self, memory: tuple[int, int]) -> None:
+        """See `Backend.free`."""
+        self._arena.places.setdefault(memory[1], []).append(memory[0])
+
+    def _dispatch(
+        self, program: Program, shared: tuple[int, int], places: Sequence[tuple[int, int]], p: Pass, reverse: bool
+    ) -> None:
+        """One pass on buffers at (offset, bytes) of the shared memory of that descriptor and length."""
+        descriptor, length = shared
         blocks = p.groups[0] * p.groups[1] * p.groups[2]
         jobs = min(self._cores, -(-blocks // 4))
         geometry = [p.entry, *map(str, (*p.groups, *p.workgroup))]
-        places = [str(n) for b in bound.buffers for n in (bound.offsets[b.name], 4 * b.words)]
+        ends = [str(n) for place in places for n in place]
         running = []
         for job in range(jobs):
             first, last = blocks * job // jobs, blocks * (job + 1) // jobs
             order = [str(first), str(last), str(int(reverse)), str(POISON[reverse])]
-            command = [str(program.path), str(bound.descriptor), str(len(bound.memory)), *geometry, *order, *places]
+            command = [str(program.path), str(descriptor), str(length), *geometry, *order, *ends]
             log = self._root / f"log{job}"
             with log.open("wb") as out:
                 process = subprocess.Popen(
@@ -292,7 +347,7 @@ class CudaHost:
                     stdout=out,
                     stderr=out,
                     env=self._environment,
-                    pass_fds=[bound.descriptor],
+                    pass_fds=[descriptor],
                 )
             running.append((process, log))
         codes = [process.wait() for process, _ in running]

@@ -15,7 +15,7 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ import numpy.typing as npt
 import psutil
 
 from harness import schedules
-from harness.backends import Driver, Report
+from harness.backends import Driver, Launch, Report
 from harness.errors import CompileError, DeviceLost, LaunchError, Unsupported, UsageError
 from harness.kernels import Buffer, Kernel, Language, Pass
 
@@ -236,6 +236,33 @@ class Mock:
             if self._does("wrong-nonce"):
                 receipt ^= np.uint32(1)
         return {name: output.tobytes(), "receipt": receipt.tobytes()}
+
+    def allocate(self, size: int) -> bytearray:
+        """See `Backend.allocate`."""
+        return bytearray(size)
+
+    def write(self, memory: bytearray, content: bytes) -> None:
+        """See `Backend.write`."""
+        memory[: len(content)] = content
+
+    def submit(self, launches: Iterable[Launch]) -> None:
+        """See `Backend.submit`: each launch is a `run`."""
+        for launch in launches:
+            kernel = launch.program.kernel
+            names = (*(t.name for t in kernel.inputs), "order", "scratch", kernel.output.name, "receipt")
+            words = dict(zip(names, launch.words, strict=True))
+            output = Buffer(kernel.output.name, "output", words[kernel.output.name])
+            there = dict(zip(names, launch.memory, strict=True))
+            made = self.run(launch.program, Bound([output], there), launch.passes, there)
+            for name, content in made.items():
+                there[name][:] = content
+
+    def read(self, memory: bytearray, at: int, size: int) -> bytes:
+        """See `Backend.read`."""
+        return bytes(memory[at : at + size])
+
+    def free(self, memory: bytearray) -> None:
+        """See `Backend.free`."""
 
     def _misbehave(self) -> None:
         """Faults that strike before the answer is there."""

@@ -6,7 +6,7 @@ import re
 import struct
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
@@ -15,13 +15,13 @@ from typing import Any
 
 import msgspec
 
-from harness.backends import Report, oclgrind, pocl
+from harness.backends import Launch, Report, oclgrind, pocl
 from harness.backends.common import buffer_bytes, first_line, is_software, optimiser_off, vendor_name
 from harness.backends.opencl_icds import drivers as drivers
 from harness.backends.opencl_icds import library_named_by
 from harness.backends.opencl_identity import identify, units_of
 from harness.errors import CompileError, DeviceFault, DeviceLost, LaunchError, TooOld, Unsupported
-from harness.kernels import Buffer, Kernel, Language, Pass
+from harness.kernels import PARAMS_WORDS, Buffer, Kernel, Language, Pass
 
 LANGUAGE: Language = "opencl"
 CPU = "device-type-cpu"
@@ -41,6 +41,9 @@ LINE = "__kernel void line(__global uint *a) { a[0] = 1u; }"
 
 LOG_FRAME = r"$|clBuildProgram failed|Build on <|\(options:"
 """Lines that pyopencl puts around a compiler's log."""
+
+MOST_PARAMS = 4096
+"""Arguments of dispatches that are kept on the device at most."""
 
 LOST = {-2, -36, -9999}
 """CL_DEVICE_NOT_AVAILABLE, CL_INVALID_COMMAND_QUEUE, and what NVIDIA returns for a kernel that broke the context."""
@@ -196,6 +199,7 @@ class OpenCL:
         with self._faults(LaunchError):
             self.context = cl.Context([device])
             self.queue = cl.CommandQueue(self.context)
+        self.params: dict[tuple[int, ...], Any] = {}
         self.simulated = device.platform.name == oclgrind.PLATFORM
         self.reports = oclgrind.Reports()
 
@@ -241,10 +245,7 @@ class OpenCL:
         self, program: Program, bound: Bound, passes: Sequence[Pass], fill: Mapping[str, bytes]
     ) -> dict[str, bytes]:
         """Fills, dispatches, waits and reads back."""
-        limit = self.device.max_work_group_size
-        needed = max(prod(p.workgroup) for p in passes)
-        if needed > limit:
-            raise Unsupported("max-work-group-size", str(needed), str(limit))
+        self._check_workgroups(passes)
         if any(0 in p.groups for p in passes) and (there := _version(self.device)) < NOTHING:
             raise Unsupported("zero-size-ndrange", "OpenCL 2.1", f"OpenCL {there[0]}.{there[1]}")
         with self._faults(LaunchError):
@@ -264,6 +265,57 @@ class OpenCL:
             for name, result in results.items():
                 self.cl.enqueue_copy(self.queue, result, bound.memory[name])
         return {name: bytes(result) for name, result in results.items()}
+
+    def _check_workgroups(self, passes: Sequence[Pass]) -> None:
+        limit = self.device.max_work_group_size
+        needed = max(prod(p.workgroup) for p in passes)
+        if needed > limit:
+            raise Unsupported("max-work-group-size", str(needed), str(limit))
+
+    def allocate(self, size: int) -> Any:
+        """See `Backend.allocate`."""
+        if size > self.device.max_mem_alloc_size:
+            raise Unsupported("max-mem-alloc-size", str(size), str(self.device.max_mem_alloc_size))
+        with self._faults(LaunchError):
+            return self.cl.Buffer(self.context, self.cl.mem_flags.READ_WRITE, size)
+
+    def write(self, memory: Any, content: bytes) -> None:
+        """See `Backend.write`."""
+        with self._faults(LaunchError):
+            self.cl.enqueue_copy(self.queue, memory, content)
+
+    def submit(self, launches: Iterable[Launch]) -> None:
+        """See `Backend.submit`. Arguments of a dispatch stay on the device for the next like it."""
+        with self._faults(LaunchError):
+            for launch in launches:
+                self._check_workgroups(launch.passes)
+                for p in launch.passes:
+                    kernel = launch.program.entries[p.entry]
+                    kernel.set_args(self._arguments(p.params), *launch.memory)
+                    whole = tuple(g * w for g, w in zip(p.groups, p.workgroup, strict=True))
+                    self.cl.enqueue_nd_range_kernel(self.queue, kernel, whole, p.workgroup)
+            self.queue.flush()
+
+    def _arguments(self, params: tuple[int, ...]) -> Any:
+        if params not in self.params:
+            words = struct.pack(f"<{PARAMS_WORDS}I", *params, *[0] * (PARAMS_WORDS - len(params)))
+            flags = self.cl.mem_flags.READ_ONLY | self.cl.mem_flags.COPY_HOST_PTR
+            self.params[params] = self.cl.Buffer(self.context, flags, hostbuf=words)
+        return self.params[params]
+
+    def read(self, memory: Any, at: int, size: int) -> bytes:
+        """See `Backend.read`."""
+        content = bytearray(size)
+        with self._faults(LaunchError):
+            self.cl.enqueue_copy(self.queue, content, memory, src_offset=at)
+            if len(self.params) > MOST_PARAMS:
+                self.params.clear()  # nothing is under way
+        return bytes(content)
+
+    def free(self, memory: Any) -> None:
+        """See `Backend.free`."""
+        with self._faults(LaunchError):
+            memory.release()
 
     def sanitizer_reports(self) -> list[str]:
         """What Oclgrind, if this is it, has reported since the last call."""

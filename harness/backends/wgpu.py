@@ -10,7 +10,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +18,12 @@ from typing import Any
 
 import msgspec
 
-from harness.backends import Report, vulkan_identity
+from harness.backends import Launch, Report, vulkan_identity
 from harness.backends.common import buffer_bytes, is_software, optimiser_off, vendor_name
 from harness.backends.vulkan_icds import drivers as drivers
 from harness.backends.vulkan_icds import library_named_by
 from harness.errors import CompileError, DeviceFault, DeviceLost, LaunchError, TooOld, Unsupported
-from harness.kernels import Buffer, Kernel, Language, Pass
+from harness.kernels import PARAMS_WORDS, Buffer, Kernel, Language, Pass
 
 LANGUAGE: Language = "wgsl"
 INSTANCE = {"Vulkan": "Vulkan", "OpenGL": "GL", "Metal": "Metal", "D3D12": "DX12"}
@@ -37,6 +37,9 @@ LINE = (
 
 LIMITS = ("max-compute", "max-storage-buffer", "max-buffer")
 """Beginnings of the limits asked for at their full height: else a device has WebGPU's defaults, not its adapter's."""
+
+MOST_PARAMS = 4096
+"""Arguments of dispatches that are kept on the device at most."""
 
 
 def cache_environment(folder: Path) -> dict[str, str]:
@@ -199,6 +202,7 @@ class Wgpu:
         with self._faults(LaunchError):
             self.device = adapter.request_device_sync(required_features=features, required_limits=limits)
         self.limits = self.device.limits
+        self.params: dict[tuple[int, ...], Any] = {}
 
     def compile(self, kernel: Kernel, text: str, constants: Mapping[str, int]) -> dict[str, Any]:
         """A pipeline by entry point."""
@@ -236,27 +240,22 @@ class Wgpu:
     def bind(self, buffers: Sequence[Buffer], data: Mapping[str, bytes]) -> Bound:
         """Allocates and uploads; words that `data` does not reach are zero."""
         sizes = {b.name: buffer_bytes(b) for b in buffers}
-        largest = max(sizes.values())
-        for limit in ("max-storage-buffer-binding-size", "max-buffer-size"):
-            if largest > self.limits[limit]:
-                raise Unsupported(limit, str(largest), str(self.limits[limit]))
-        usage = self.wgpu.BufferUsage.STORAGE | self.wgpu.BufferUsage.COPY_DST | self.wgpu.BufferUsage.COPY_SRC
         layout = self._layout([b.writable for b in buffers])
+        memory = {name: self.allocate(size) for name, size in sizes.items()}
         with self._faults(LaunchError):
-            memory = {name: self.device.create_buffer(size=size, usage=usage) for name, size in sizes.items()}
             for name, content in data.items():
                 self.device.queue.write_buffer(memory[name], 0, content.ljust(sizes[name], b"\0"))
-            entries = [{"binding": i, "resource": {"buffer": b}} for i, b in enumerate(memory.values())]
-            return Bound(buffers, memory, self.device.create_bind_group(layout=layout, entries=entries))
+            return Bound(buffers, memory, self._group(layout, memory.values()))
+
+    def _group(self, layout: Any, memory: Iterable[Any]) -> Any:
+        entries = [{"binding": i, "resource": {"buffer": b}} for i, b in enumerate(memory)]
+        return self.device.create_bind_group(layout=layout, entries=entries)
 
     def run(
         self, program: dict[str, Any], bound: Bound, passes: Sequence[Pass], fill: Mapping[str, bytes]
     ) -> dict[str, bytes]:
         """Fills, dispatches, waits and reads back."""
-        groups = max(max(p.groups) for p in passes)
-        there = self.limits["max-compute-workgroups-per-dimension"]
-        if groups > there:
-            raise Unsupported("max-compute-workgroups-per-dimension", str(groups), str(there))
+        self._check_groups(passes)
         queue = self.device.queue
         with self._faults(LaunchError):
             for name, content in fill.items():
@@ -276,6 +275,61 @@ class Wgpu:
             self.dispatch_s = time.perf_counter() - begin
             wanted = [b.name for b in bound.buffers if b.role in ("output", "receipt")]
             return {name: bytes(queue.read_buffer(bound.memory[name])) for name in wanted}
+
+    def _check_groups(self, passes: Sequence[Pass]) -> None:
+        groups = max(max(p.groups) for p in passes)
+        there = self.limits["max-compute-workgroups-per-dimension"]
+        if groups > there:
+            raise Unsupported("max-compute-workgroups-per-dimension", str(groups), str(there))
+
+    def allocate(self, size: int) -> Any:
+        """See `Backend.allocate`."""
+        for limit in ("max-storage-buffer-binding-size", "max-buffer-size"):
+            if size > self.limits[limit]:
+                raise Unsupported(limit, str(size), str(self.limits[limit]))
+        usage = self.wgpu.BufferUsage.STORAGE | self.wgpu.BufferUsage.COPY_DST | self.wgpu.BufferUsage.COPY_SRC
+        with self._faults(LaunchError):
+            return self.device.create_buffer(size=size, usage=usage)
+
+    def write(self, memory: Any, content: bytes) -> None:
+        """See `Backend.write`."""
+        with self._faults(LaunchError):
+            self.device.queue.write_buffer(memory, 0, content)
+
+    def submit(self, launches: Iterable[Launch]) -> None:
+        """See `Backend.submit`: all in one command buffer. Arguments of a dispatch stay on the device for the next like it."""
+        with self._faults(LaunchError):
+            encoder = self.device.create_command_encoder()
+            work = encoder.begin_compute_pass()
+            for launch in launches:
+                self._check_groups(launch.passes)
+                for p in launch.passes:
+                    pipeline = launch.program[p.entry]
+                    memory = (self._arguments(p.params), *launch.memory)
+                    work.set_pipeline(pipeline)
+                    work.set_bind_group(0, self._group(pipeline.get_bind_group_layout(0), memory))
+                    work.dispatch_workgroups(*p.groups)
+            work.end()
+            self.device.queue.submit([encoder.finish()])
+
+    def _arguments(self, params: tuple[int, ...]) -> Any:
+        if params not in self.params:
+            self.params[params] = self.allocate(4 * PARAMS_WORDS)
+            content = b"".join(v.to_bytes(4, "little") for v in params)
+            self.device.queue.write_buffer(self.params[params], 0, content)
+        return self.params[params]
+
+    def read(self, memory: Any, at: int, size: int) -> bytes:
+        """See `Backend.read`."""
+        with self._faults(LaunchError):
+            content = bytes(self.device.queue.read_buffer(memory, at, size))
+        if len(self.params) > MOST_PARAMS:
+            self.params.clear()
+        return content
+
+    def free(self, memory: Any) -> None:
+        """See `Backend.free`."""
+        memory.destroy()
 
     def artefacts(self, program: dict[str, Any]) -> dict[str, bytes]:
         """None: wgpu-native does not hand out what it compiled."""

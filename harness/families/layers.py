@@ -67,11 +67,15 @@ def _embedding_passes(case: Case, schedule: str) -> tuple[Pass, ...]:
 def _append_passes(case: Case, schedule: str) -> tuple[Pass, ...]:
     """params: W, first row of rows, first row of the cache. What passes the end of the cache goes in at its beginning."""
     t, past, w = (case.dims[d] for d in ("t", "past", "w"))
-    found = []
-    for count, source, target in ((t - past, 0, past), (past, t - past, 0)):
-        for start, rows in bands(count, w, 1):
-            found.append(Pass("append", (-(-w // LANES), rows, 1), (LANES, 1, 1), (w, source + start, target + start)))
-    return tuple(found)
+    return (*append_passes(t - past, w, 0, past), *append_passes(past, w, t - past, 0))
+
+
+def append_passes(count: int, w: int, source: int, target: int) -> tuple[Pass, ...]:
+    """Passes of kv_append: `count` rows of `w` elements, from row `source` of rows on, to row `target` of the cache."""
+    return tuple(
+        Pass("append", (-(-w // LANES), rows, 1), (LANES, 1, 1), (w, source + start, target + start))
+        for start, rows in bands(count, w, 1)
+    )
 
 
 def _norm_scratch(case: Case) -> int:

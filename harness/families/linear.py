@@ -36,6 +36,23 @@ def _linear_fast_passes(case: Case, schedule: str) -> tuple[Pass, ...]:
     return tuple(passes)
 
 
+def part_passes(kernel: Kernel, case: Case, schedule: str, first: int, rows: int) -> tuple[Pass, ...]:
+    """The passes of `case` where buffer w holds its rows first .. first + rows - 1 alone; the last part adds up.
+
+    One more of params: the first row that w holds.
+    """
+    m, n, k = (case.dims[d] for d in "mnk")
+    part = kernel.passes(Case(case.kernel, (("m", m), ("n", rows), ("k", k)), case.dist, case.seed), schedule)
+    found = [
+        Pass(p.entry, p.groups, p.workgroup, (m, n, k, p.params[3] + first, p.params[4], first))
+        for p in part
+        if p.entry == "multiply"
+    ]
+    if schedule == "split_k" and first + rows == n:
+        found.append(_combine(m, n, k, schedules.part_length(k)))
+    return tuple(found)
+
+
 def _combine(m: int, n: int, k: int, part: int) -> Pass:
     """Group y is the token, group x 64 rows."""
     return Pass("combine", (-(-n // 64), m, 1), (64, 1, 1), (m, n, k, 0, part))

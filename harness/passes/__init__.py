@@ -1,9 +1,10 @@
 """Forward passes on a device: a module a profile, named as its modules in `cpu_ref`, that says which kernel makes which stage.
 
-Each has `Cache()`, whose length is the positions so far, `load(source)`, which gives the model with `vocabulary`, `context`,
-`layers` and `sha256`, and `run(compute, model, tokens, cache)`, which yields the stages of the document in order, as
-`cpu_ref`'s do. Tokens and model are refused as the reference refuses them: `check(model, tokens)` does so by itself.
-`memory(model, tokens, positions)` estimates what a pass over so many tokens takes that ends with so many positions.
+Each has `Cache(room)`, whose length is the positions so far, `load(source)`, which gives the model with `vocabulary`, `context`,
+`layers` and `sha256`, and `OnDevice(session, model, resident)`, whose `run(tokens, cache, wanted)` yields the wanted stages of
+the document in order, as `cpu_ref`'s do, and greedy last. Tokens and model are refused as the reference refuses them:
+`check(model, tokens)` does so by itself. `memory(model, tokens, positions, schedule)` estimates what a pass over so many tokens
+takes that ends with so many positions.
 """
 
 from collections.abc import Callable

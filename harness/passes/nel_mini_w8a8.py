@@ -1,7 +1,7 @@
 """The forward pass of nel-mini-w8a8 on a device: each stage is one kernel's output, and the next kernels' input."""
 
 import math
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +10,12 @@ import numpy.typing as npt
 
 from cpu_ref.nel_mini_data import SHAPES, Model, load
 from cpu_ref.nel_mini_w8a8 import REQUANT, check_tokens
+from harness.device_session import Session
 from harness.families.nel_inputs import tables
 from harness.memory import Memory
 from harness.passes import Compute
 
-__all__ = ["Cache", "check", "load", "memory", "run"]
+__all__ = ["Cache", "OnDevice", "check", "load", "memory", "run"]
 
 Array = npt.NDArray[Any]
 
@@ -24,7 +25,7 @@ def check(model: Model, tokens: Sequence[int]) -> None:
     check_tokens(tokens)
 
 
-def memory(model: Model, tokens: int, positions: int) -> Memory:
+def memory(model: Model, tokens: int, positions: int, schedule: str) -> Memory:
     """What a pass over so many tokens takes that ends with so many positions: everything at 4 bytes an element, as sent."""
     weights = [math.prod(dims) for dims in SHAPES.values()]
     widest = max(max(dims) for dims in SHAPES.values())
@@ -38,9 +39,9 @@ def memory(model: Model, tokens: int, positions: int) -> Memory:
 
 
 class Cache:
-    """Rotated keys and values of each layer, i8[P,16], as the device computed them."""
+    """Rotated keys and values of each layer, i8[P,16], as the device computed them; it needs no room beforehand."""
 
-    def __init__(self) -> None:
+    def __init__(self, room: int = 0) -> None:
         self.keys = [np.zeros((0, 16), np.int8) for _ in range(2)]
         self.values = [np.zeros((0, 16), np.int8) for _ in range(2)]
 
@@ -101,6 +102,21 @@ class _Operations:
 
     def greedy(self, logits: Array) -> Array:
         return self.compute("nel_argmax", {"m": len(logits), "n": logits.shape[1]}, logits=logits)
+
+
+class OnDevice:
+    """Forward passes of a model on one device, stage by stage through the host; the weights are few and sent each time."""
+
+    def __init__(self, device: Session, model: Model, resident: int) -> None:
+        self.device, self.model = device, model
+
+    def run(
+        self, tokens: Sequence[int], cache: Cache | None = None, wanted: Callable[[str], bool] = bool
+    ) -> Iterator[tuple[str, Array]]:
+        """See `run`; then those stages that are wanted, and greedy."""
+        for stage, values in run(self.device.compute, self.model, tokens, cache):
+            if wanted(stage) or stage == "greedy":
+                yield stage, values
 
 
 def run(
