@@ -50,7 +50,7 @@ static __device__ u64 round_shift(u64 a, u32 n) {
 }
 
 extern "C" __global__ void multiply(
-    const u32 *params,  // M tokens, N rows, K, first row of the band, terms in a part
+    const u32 *params,  // M tokens, N rows, K, first row of the band, terms in a part, first row of w
     const u32 *w,
     const u32 *x,
     const u32 *bias,
@@ -97,7 +97,7 @@ extern "C" __global__ void multiply(
         steps = 0u;
     }
 
-    const u32 row_at = row * (K >> 5u) * BLOCK_BYTES;
+    const u32 row_at = (row - params[5]) * (K >> 5u) * BLOCK_BYTES;
     u64 sum = 0ull;
     u64 scale = 0ull;
     u64 least = 0ull;

@@ -75,7 +75,7 @@ static void decode(__global const u32 *w, u32 at, u32 k, u32 begin, u32 end, u64
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void multiply(
-    __global const u32 *params,  // M tokens, N rows, K, first row of the band, terms in a part
+    __global const u32 *params,  // M tokens, N rows, K, first row of the band, terms in a part, first row of w
     __global const u32 *w,
     __global const u32 *x,
     __global const u32 *bias,
@@ -117,7 +117,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void multiply(
         }
         for (u32 k = begin & ~(BLOCK - 1u); k < end; k += BLOCK) {
             u64 weights[BLOCK];
-            decode(w, (row * (K >> 5u) + (k >> 5u)) * BLOCK_BYTES, k, begin, end, weights);
+            decode(w, ((row - params[5]) * (K >> 5u) + (k >> 5u)) * BLOCK_BYTES, k, begin, end, weights);
             for (u32 t = 0u; t < tokens; t++) {
                 for (u32 i = 0u; i < BLOCK; i += WIDTH) {
                     // Two words, low first: on these devices, all little-endian, a 64-bit integer as it stands.

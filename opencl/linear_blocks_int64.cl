@@ -50,7 +50,7 @@ static u64 round_shift(u64 a, u32 n) {
 }
 
 __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void multiply(
-    __global const u32 *params,  // M tokens, N rows, K, first row of the band, terms in a part
+    __global const u32 *params,  // M tokens, N rows, K, first row of the band, terms in a part, first row of w
     __global const u32 *w,
     __global const u32 *x,
     __global const u32 *bias,
@@ -97,7 +97,7 @@ __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void multiply(
         steps = 0u;
     }
 
-    const u32 row_at = row * (K >> 5u) * BLOCK_BYTES;
+    const u32 row_at = (row - params[5]) * (K >> 5u) * BLOCK_BYTES;
     u64 sum = 0ul;
     u64 scale = 0ul;
     u64 least = 0ul;

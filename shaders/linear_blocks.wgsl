@@ -1,11 +1,12 @@
 // linear_blocks: y[m,n] = round_shift(bias[n] + sum over k of W[n,k] * x[m,k], 24), W the Q24 values of weights in
 // blocks, x and y Q16, bias Q40, all of 64 bits: op 2 of profile dyadic-q16; the reference is cpu_ref/linear.py.
 //
-// The block type is the prelude's: block_q8_0, block_q4_1 or block_q4_0. Sums are pairs of words by the prelude
-// int64_limbs, exact modulo 2^64, and rounded once, after the last addition. A lane makes one output: group x is 64
-// rows of W, group y the token, in both entry points. Under the schedule tree a workgroup makes one output: group x is
-// the row, 64 lanes take turns at the terms, then their sums are added pairwise. Under split_k group z is the part;
-// entry point combine adds the parts.
+// The block type is the prelude's: block_q8_0, block_q4_1 or block_q4_0. Of a block the sum of q * x is taken first, exact
+// modulo 2^64: its words are cut in halves so that 32 terms stay inside a word. Then it is times the scale, modulo 2^64 by
+// the prelude int64_limbs, and rounded once, after the last addition. A lane makes one row of W by 4 tokens: group x is 64
+// rows, group y 4 tokens. Under the schedule tree a workgroup makes one row by 4 tokens: group x is the row, 64 lanes take
+// turns at the terms, then their sums are added pairwise. Under split_k group z is the part; entry point combine, whose
+// lanes make one output and whose group y is the token, adds the parts.
 
 override SCHEDULE: u32 = 0u;
 override KNOWN_BAD: u32 = 0u;
@@ -18,6 +19,8 @@ const TREE: u32 = 4u;
 
 const PARTS: u32 = 8u;
 const LANES: u32 = 64u;
+const TOKENS: u32 = 4u;
+const SUMS: u32 = 256u;
 const TILE: u32 = 32u;
 const SHIFT: u32 = 24u;
 
@@ -34,7 +37,12 @@ fn scale_of(bits: u32) -> limbs {
     return scale;
 }
 
-// M tokens, N rows, K, first row of the band, terms in a part
+// The sum modulo 2^64 of three words, each as a signed 32-bit integer, at bits 0, 16 and 32.
+fn joined(low: u32, middle: u32, high: u32) -> limbs {
+    return i64_add(i64_add(i64_from_i32(low), i64_shl(i64_from_i32(middle), 16u)), i64_make(0u, high));
+}
+
+// M tokens, N rows, K, first row of the band, terms in a part, first row of w
 @group(0) @binding(0) var<storage, read> params: array<u32>;
 @group(0) @binding(1) var<storage, read> w: array<u32>;
 @group(0) @binding(2) var<storage, read> x: array<u32>;
@@ -44,7 +52,7 @@ fn scale_of(bits: u32) -> limbs {
 @group(0) @binding(6) var<storage, read_write> y: array<u32>;
 @group(0) @binding(7) var<storage, read_write> receipt: array<u32>;
 
-var<workgroup> sums: array<limbs, LANES>;
+var<workgroup> sums: array<limbs, SUMS>;
 
 @compute @workgroup_size(64, 1, 1)
 fn multiply(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) lane: vec3<u32>) {
@@ -52,7 +60,7 @@ fn multiply(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_i
     let N = params[1];
     let K = params[2];
     let terms = K - KNOWN_BAD;
-    let token = group.y;
+    let token = group.y * TOKENS;
     var row = params[3] + group.x * LANES + lane.x;
     if (SCHEDULE == TREE) {
         row = params[3] + group.x;
@@ -61,7 +69,6 @@ fn multiply(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_i
         receipt[0] = NONCE;
     }
 
-    // A step is one term; one whose k is not below end is none.
     var begin = 0u;
     var end = terms;
     if (SCHEDULE == SPLIT_K) {
@@ -73,79 +80,129 @@ fn multiply(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_i
             end = begin + params[4];
         }
     }
-    var steps = end - begin;
+    // A visit is to one block: to its terms between begin and end, or to one of them under tree.
+    let block_first = begin >> 5u;
+    var visits = ((end + 31u) >> 5u) - block_first;
     if (SCHEDULE == TILED_SHUFFLED) {
-        steps = K;
+        visits = K >> 5u;
     }
     if (SCHEDULE == TREE) {
-        steps = (K + LANES - 1u) >> 6u;
+        visits = (K + LANES - 1u) >> 6u;
     }
-    if (row >= N || token >= M) {
-        steps = 0u;
+    if (row >= N) {
+        visits = 0u;
     }
 
-    let row_at = row * (K >> 5u) * BLOCK_BYTES;
-    var sum: limbs = i64_make(0u, 0u);
-    var scale: limbs = i64_make(0u, 0u);
-    var least: limbs = i64_make(0u, 0u);
-    var scale_block = K;  // none yet
-    for (var step = 0u; step < steps; step++) {
-        var k = begin + step;
+    let row_at = (row - params[5]) * (K >> 5u) * BLOCK_BYTES;
+    var results: array<limbs, TOKENS>;
+    for (var t = 0u; t < TOKENS; t++) {
+        results[t] = i64_make(0u, 0u);
+    }
+    for (var visit = 0u; visit < visits; visit++) {
+        var block = block_first + visit;
         if (SCHEDULE == REVERSE) {
-            k = end - 1u - step;
+            block = block_first + visits - 1u - visit;
         }
         if (SCHEDULE == TILED_SHUFFLED) {
-            k = order[step >> 5u] * TILE + (step & 31u);
+            block = order[visit];
         }
         if (SCHEDULE == TREE) {
-            k = step * LANES + lane.x;
+            block = (visit << 1u) + (lane.x >> 5u);
         }
-        if (k < end) {
-            let block = k >> 5u;
+        var low = max(block * TILE, begin);
+        var high = min(block * TILE + TILE, end);
+        if (SCHEDULE == TREE) {
+            low = block * TILE + (lane.x & 31u);
+            high = min(low + 1u, end);
+        }
+        if (low < high) {
+            // Sums of q * x and of x: of the low and the high half of x's low word, and of its high word modulo 2^32.
+            var lows: array<u32, TOKENS>;
+            var middles: array<u32, TOKENS>;
+            var highs: array<u32, TOKENS>;
+            var x_lows: array<u32, TOKENS>;
+            var x_middles: array<u32, TOKENS>;
+            var x_highs: array<u32, TOKENS>;
+            for (var t = 0u; t < TOKENS; t++) {
+                lows[t] = 0u;
+                middles[t] = 0u;
+                highs[t] = 0u;
+                x_lows[t] = 0u;
+                x_middles[t] = 0u;
+                x_highs[t] = 0u;
+            }
             let block_at = row_at + block * BLOCK_BYTES;
-            if (block != scale_block) {
-                scale_block = block;
-                scale = scale_of((w[block_at >> 2u] >> ((block_at & 2u) << 3u)) & 0xffffu);
-                if (HAS_MIN == 1u) {
-                    let min_at = block_at + 2u;
-                    least = scale_of((w[min_at >> 2u] >> ((min_at & 2u) << 3u)) & 0xffffu);
+            for (var term = low; term < high; term++) {
+                var k = term;
+                if (SCHEDULE == REVERSE) {
+                    k = high - 1u - (term - low);
+                }
+                let q_at = block_at + quant_at(k & 31u);
+                let byte = (w[q_at >> 2u] >> ((q_at & 3u) << 3u)) & 255u;
+                let q = quant_of(byte, k & 31u);
+                for (var t = 0u; t < TOKENS; t++) {
+                    let x_at = (min(token + t, M - 1u) * K + k) << 1u;
+                    let x_low = x[x_at];
+                    let x_high = x[x_at + 1u];
+                    lows[t] += q * (x_low & 0xffffu);
+                    middles[t] += q * (x_low >> 16u);
+                    highs[t] += q * x_high;
+                    if (HAS_MIN == 1u) {
+                        x_lows[t] += x_low & 0xffffu;
+                        x_middles[t] += x_low >> 16u;
+                        x_highs[t] += x_high;
+                    }
                 }
             }
-            let q_at = block_at + quant_at(k & 31u);
-            let byte = (w[q_at >> 2u] >> ((q_at & 3u) << 3u)) & 255u;
-            let q = quant_of(byte, k & 31u);
-            let weight: limbs = i64_add(i64_mul(scale, i64_from_i32(q)), least);
-            let x_at = (token * K + k) << 1u;
-            sum = i64_add(sum, i64_mul(weight, i64_make(x[x_at], x[x_at + 1u])));
+            let scale: limbs = scale_of((w[block_at >> 2u] >> ((block_at & 2u) << 3u)) & 0xffffu);
+            for (var t = 0u; t < TOKENS; t++) {
+                results[t] = i64_add(results[t], i64_mul(scale, joined(lows[t], middles[t], highs[t])));
+            }
+            if (HAS_MIN == 1u) {
+                let min_at = block_at + 2u;
+                let least: limbs = scale_of((w[min_at >> 2u] >> ((min_at & 2u) << 3u)) & 0xffffu);
+                for (var t = 0u; t < TOKENS; t++) {
+                    results[t] = i64_add(results[t], i64_mul(least, joined(x_lows[t], x_middles[t], x_highs[t])));
+                }
+            }
         }
     }
 
     if (SCHEDULE == TREE) {
-        sums[lane.x] = sum;
+        for (var t = 0u; t < TOKENS; t++) {
+            sums[t * LANES + lane.x] = results[t];
+        }
         workgroupBarrier();
         for (var reach = LANES >> 1u; reach > 0u; reach >>= 1u) {
             if (lane.x < reach) {
-                sums[lane.x] = i64_add(sums[lane.x], sums[lane.x + reach]);
+                for (var t = 0u; t < TOKENS; t++) {
+                    let at = t * LANES + lane.x;
+                    sums[at] = i64_add(sums[at], sums[at + reach]);
+                }
             }
             workgroupBarrier();
         }
         if (lane.x > 0u) {
             return;
         }
-        sum = sums[0];
+        for (var t = 0u; t < TOKENS; t++) {
+            results[t] = sums[t * LANES];
+        }
     }
-    if (row < N && token < M) {
-        if (SCHEDULE == SPLIT_K) {
-            let at = ((group.z * M + token) * N + row) << 1u;
-            scratch[at] = sum.x;
-            scratch[at + 1u] = sum.y;
-        } else {
-            let bias_at = row << 1u;
-            let from_bias: limbs = i64_make(bias[bias_at], bias[bias_at + 1u]);
-            let result: limbs = i64_round_shift(i64_add(sum, from_bias), SHIFT);
-            let at = (token * N + row) << 1u;
-            y[at] = result.x;
-            y[at + 1u] = result.y;
+    if (row < N) {
+        for (var t = 0u; t < TOKENS && token + t < M; t++) {
+            if (SCHEDULE == SPLIT_K) {
+                let at = ((group.z * M + token + t) * N + row) << 1u;
+                scratch[at] = results[t].x;
+                scratch[at + 1u] = results[t].y;
+            } else {
+                let bias_at = row << 1u;
+                let from_bias: limbs = i64_make(bias[bias_at], bias[bias_at + 1u]);
+                let result: limbs = i64_round_shift(i64_add(results[t], from_bias), SHIFT);
+                let at = ((token + t) * N + row) << 1u;
+                y[at] = result.x;
+                y[at + 1u] = result.y;
+            }
         }
     }
 }

@@ -39,7 +39,7 @@ fn round_shift(a: u64, n: u32) -> u64 {
     return u64(i64(a + (1lu << (n - 1u))) >> n);
 }
 
-// M tokens, N rows, K, first row of the band, terms in a part
+// M tokens, N rows, K, first row of the band, terms in a part, first row of w
 @group(0) @binding(0) var<storage, read> params: array<u32>;
 @group(0) @binding(1) var<storage, read> w: array<u32>;
 @group(0) @binding(2) var<storage, read> x: array<u32>;
@@ -89,7 +89,7 @@ fn multiply(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_i
         steps = 0u;
     }
 
-    let row_at = row * (K >> 5u) * BLOCK_BYTES;
+    let row_at = (row - params[5]) * (K >> 5u) * BLOCK_BYTES;
     var sum: u64 = 0lu;
     var scale: u64 = 0lu;
     var least: u64 = 0lu;

@@ -90,8 +90,9 @@ def test_a_layer_is_one_submission_and_only_what_is_wanted_comes_back(qwen2):
     assert [s.receipts for s in device.submissions[:4]] == [False, False, False, True]
 
 
-def test_a_matrix_over_the_binding_limit_is_cut_and_no_bit_changes(qwen2):
+def test_a_matrix_over_the_binding_limit_is_cut_and_no_bit_changes(qwen2, monkeypatch):
     """By seven rows at most."""
+    monkeypatch.setattr(MODULE.linear, "GROUP", 7)
     device, model = ExactDevice(), replace(MODULE.load(str(qwen2)), binding=256 + 7 * 20)
     same(dict(MODULE.OnDevice(device, model).run(TOKENS)), right_stages(qwen2))
     head = [s.passes[0].params for s in device.submissions[-1].steps if s.label == "logits"]

@@ -71,6 +71,7 @@ def functions(language: Language, text: str) -> dict[str, list[str]]:
         for bytes_are, written in PACKED_DOT[language].items():
             body = body.replace(written, f"dot4_{bytes_are}")
         body = re.sub(BIT_CASTS, "cast", body)
+        body = re.sub(r"(\w+): array<\w+, (\w+)>;", r"\1[\2];", body)
         body = re.sub(
             r"\b(let|var|const)\b|: \w+(?= =)|\b(u32|u64|i32|i64|f32|limbs|wide|quad|(make_)?uint[24])\b", "", body
         )

@@ -7,28 +7,46 @@ from harness.cases import Case
 from harness.families import Shape, Shaped, case_of, catches, linear_inputs, shaped
 from harness.plans import Kernel, Pass, Tensor, bands
 
+TOKENS = 4
+"""Tokens that a lane of the base form takes through a block."""
 
-def _linear_passes(case: Case, schedule: str) -> tuple[Pass, ...]:
-    """params: M tokens, N rows, K, first row of the band, part length. A lane makes one output; under `tree` 64 do."""
+GROUP = 64
+"""Rows of a workgroup at most: where a matrix is cut, parts but the last are multiples of it."""
+
+
+def _base_passes(case: Case, schedule: str) -> tuple[Pass, ...]:
+    """As `_native_passes`; a lane makes one row by TOKENS tokens."""
+    return _multiply_passes(case, schedule, -(-case.dims["m"] // TOKENS))
+
+
+def _native_passes(case: Case, schedule: str) -> tuple[Pass, ...]:
+    """params: M tokens, N rows, K, first row of the band, part length, first row that w holds.
+
+    A lane makes one output; under `tree` 64 do.
+    """
+    return _multiply_passes(case, schedule, case.dims["m"])
+
+
+def _multiply_passes(case: Case, schedule: str, y: int) -> tuple[Pass, ...]:
     m, n, k = (case.dims[d] for d in "mnk")
     part = schedules.part_length(k)
     parts = schedules.PARTS if schedule == "split_k" else 1
     passes = []
     for start, count in bands(n, m * k, 64):
         x = count if schedule == "tree" else -(-count // 64)
-        passes.append(Pass("multiply", (x, m, parts), (64, 1, 1), (m, n, k, start, part)))
+        passes.append(Pass("multiply", (x, y, parts), (64, 1, 1), (m, n, k, start, part, 0)))
     if schedule == "split_k":
         passes.append(_combine(m, n, k, part))
     return tuple(passes)
 
 
 def _linear_fast_passes(case: Case, schedule: str) -> tuple[Pass, ...]:
-    """As `_linear_passes`; a workgroup is one work-item and makes 16 rows by 8 tokens."""
+    """As `_native_passes`; a workgroup is one work-item and makes 16 rows by 8 tokens."""
     m, n, k = (case.dims[d] for d in "mnk")
     part = schedules.part_length(k)
     parts = schedules.PARTS if schedule == "split_k" else 1
     passes = [
-        Pass("multiply", (-(-count // 16), -(-m // 8), parts), (1, 1, 1), (m, n, k, start, part))
+        Pass("multiply", (-(-count // 16), -(-m // 8), parts), (1, 1, 1), (m, n, k, start, part, 0))
         for start, count in bands(n, m * k, 16)
     ]
     if schedule == "split_k":
@@ -37,10 +55,7 @@ def _linear_fast_passes(case: Case, schedule: str) -> tuple[Pass, ...]:
 
 
 def part_passes(kernel: Kernel, case: Case, schedule: str, first: int, rows: int) -> tuple[Pass, ...]:
-    """The passes of `case` where buffer w holds its rows first .. first + rows - 1 alone; the last part adds up.
-
-    One more of params: the first row that w holds.
-    """
+    """The passes of `case` where buffer w holds its rows first .. first + rows - 1 alone; the last part adds up."""
     m, n, k = (case.dims[d] for d in "mnk")
     part = kernel.passes(Case(case.kernel, (("m", m), ("n", rows), ("k", k)), case.dist, case.seed), schedule)
     found = [
@@ -90,7 +105,7 @@ def _forms(block: str, released: str) -> tuple[Kernel, ...]:
             "base",
             "linear_blocks",
             f"op 2 of dyadic-q16 on {released} bytes with a Q40 bias, 64-bit sums in 32-bit limbs",
-            passes=_linear_passes,
+            passes=_base_passes,
             preludes=("int64_limbs", prelude),
         ),
         _linear(
@@ -98,7 +113,7 @@ def _forms(block: str, released: str) -> tuple[Kernel, ...]:
             "int64",
             "linear_blocks_int64",
             "the same with native 64-bit integers",
-            passes=_linear_passes,
+            passes=_native_passes,
             preludes=(prelude,),
             needs={"wgsl": ("shader-int64",)},
         ),

@@ -91,7 +91,7 @@ class Model:
         """Where matrix `name` lies in the file, in parts of rows that a kernel can see."""
         if name not in self._matrices:
             placed, (rows, width) = self.file.sound.tensors[f"{name}.weight"], self.file.usable(f"{name}.weight").shape
-            step = max(1, (self.binding - 4 * GUARD_WORDS) // width)
+            step = max(1, (self.binding - 4 * GUARD_WORDS) // width // linear.GROUP) * linear.GROUP
             parts = [(first, min(step, rows - first)) for first in range(0, rows, step)]
             spans = {(first, n): Span(self.path, placed.start + first * width, n * width) for first, n in parts}
             block = placed.type.lower()
