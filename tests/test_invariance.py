@@ -1,0 +1,96 @@
+"""One pattern of bits whatever computes a pass, and however it is cut: schedules, caches, batches, streams, forms, optimiser."""
+
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+import tiny_models as tiny
+from gguf_bytes import Q4_1
+
+from cpu_ref import dyadic_q16 as reference
+from harness import device_session, devices, passes, profiles
+from harness.device_session import Session
+
+MODULE = passes.find(profiles.find("dyadic-q16"))
+SEQUENCES = ([1, 39, 0, 39, 17, 5], [7, 7, 30, 2, 11, 28])
+
+WAYS = [
+    ("cuda_host:g++", "split_k", "int64", True),
+    ("opencl:intel-cpu", "forward", "base", True),
+    ("opencl:intel-cpu", "forward", "fast", True),
+    ("opencl:intel-cpu", "tiled_shuffled", "base", True),
+    ("opencl:intel-cpu", "tree", "int64", True),
+    ("opencl:pocl", "reverse", "base", False),
+    ("vulkan:lvp", "tree", "base", True),
+]
+"""Device, schedule, form, whether its compiler optimises; those of drivers that are installed, g++ always."""
+
+
+@pytest.fixture(autouse=True)
+def no_lock(monkeypatch):
+    """These devices disturb no measurement: no other samebits is waited for."""
+    monkeypatch.setattr(device_session, "device_lock", lambda say: nullcontext())
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """Q4_1 with biases, pairs of heads by halves."""
+    there = tiny.tensors(Q4_1, biases=True)
+    return MODULE.load(str(tiny.write(tmp_path_factory.mktemp("models") / "qwen2.gguf", "qwen2", None, there)))
+
+
+@pytest.fixture(scope="module")
+def right(model):
+    """Of each sequence the reference's rows of what is told; a shorter one has the first of them, for attention is causal."""
+    made = [reference.run(reference.load(str(model.path)), tokens) for tokens in SEQUENCES]
+    return [{name: np.array(v).reshape(dims) for name, dims, v in stages if told(name)} for stages in made]
+
+
+@pytest.fixture(scope="module")
+def there():
+    """Installed devices by driver."""
+    found = {f"{d.api}:{d.label}": d for d in devices.discover(["cuda_host", "opencl", "vulkan"])}
+    assert "cuda_host:g++" in found
+    return found
+
+
+def told(stage):
+    return stage in ("embed", "hidden", "logits", "greedy") or stage.endswith((".x", ".k_rope"))
+
+
+def cut(whole, tokens, pieces):
+    """A sequence fed piece by piece over one cache."""
+    cache, made, at = MODULE.Cache(), {}, 0
+    for size in pieces:
+        for name, values in whole.run(tokens[at : at + size], cache, told):
+            made.setdefault(name, []).append(values)
+        at += size
+    return {name: np.concatenate(values) for name, values in made.items()}
+
+
+def same(made, rows):
+    assert list(made) == list(rows)
+    for name, values in made.items():
+        assert np.array_equal(values, rows[name][: len(values)]), name
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(map(str, way)))
+def test_a_pass_has_the_reference_s_bits_however_it_is_cut(way, there, model, right):
+    """Whole, token by token, in uneven pieces, in batches of 2 and 8 of unequal length, weights resident or sent."""
+    name, schedule, variant, optimised = way
+    if name not in there:
+        return
+    device = there[name] if optimised else devices.without_optimiser(there[name])
+    with Session(device, schedule, variant=variant) as session:
+        for resident in (1 << 20, 700):
+            whole = MODULE.OnDevice(session, model, resident)
+            same(cut(whole, SEQUENCES[0], [6]), right[0])
+        same(cut(whole, SEQUENCES[0], [1] * 6), right[0])
+        same(cut(whole, SEQUENCES[1], [3, 1, 2]), right[1])
+        for lengths in ((6, 2), (1, 6, 3, 2, 5, 4, 1, 6)):
+            batch = [(SEQUENCES[i % 2][:length], MODULE.Cache()) for i, length in enumerate(lengths)]
+            made = dict(whole.batch(batch, told))
+            for i, length in enumerate(lengths):
+                one = {stage: values[i] for stage, values in made.items()}
+                assert all(len(values) == length for values in one.values())
+                same(one, right[i % 2])
