@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from harness import schedules
+from harness import kernels, schedules
 from harness.cases import Case
 from harness.device_session import Fetch, Span, Step, Submission
 from harness.digest import numpy_type
@@ -46,6 +46,25 @@ class Device(Protocol):
 
     def submit(self, submission: Submission) -> dict[str, bytes]:
         """Do it; what it fetches by label."""
+
+
+class Books:
+    """In the place of a device: nothing is computed, and what would lie there is counted."""
+
+    def __init__(self, schedule: str) -> None:
+        self.schedule = schedule
+
+    def entry(self, kernel: str) -> Kernel:
+        """See `Device`."""
+        return kernels.base(kernel)
+
+    def order(self, entry: Kernel) -> str:
+        """See `Device`."""
+        return self.schedule if self.schedule in entry.schedules else "forward"
+
+    def submit(self, submission: Submission) -> dict[str, bytes]:
+        """See `Device`."""
+        return {fetch.label: bytes(fetch.size) for fetch in submission.fetches}
 
 
 @dataclass(frozen=True)

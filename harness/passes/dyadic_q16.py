@@ -9,27 +9,24 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from cpu_ref import dyadic_q16 as reference
-from cpu_ref.contracts import Place
-from cpu_ref.gguf_model import GgufModel
-from cpu_ref.linear import SUM_BITS
 from cpu_ref.rounding import rne
-from harness import model as residence
 from harness import schedules
-from harness.device_session import RESIDENT_BYTES, Span, Submission
+from harness.device_session import RESIDENT_BYTES, Span
+from harness.dyadic_model import Model, check, load
 from harness.families import linear
 from harness.families.layers_inputs import table
-from harness.gguf_read import Opened, opened
 from harness.kernels import base
 from harness.memory import Memory
-from harness.model import Constant, Device, Tape
-from harness.plans import BLOCK_BYTES, GUARD_WORDS, Kernel
+from harness.model import Books, Constant, Device, Tape
+from harness.plans import BLOCK_BYTES, GUARD_WORDS
+
+__all__ = ["Cache", "Model", "OnDevice", "check", "load", "memory"]
 
 Array = npt.NDArray[Any]
 Wanted = Callable[[str], bool]
@@ -42,124 +39,7 @@ PAIRINGS = {"llama": "interleaved", "qwen2": "half"}
 ONE = 1 << 16
 """1 in Q16."""
 
-
-@dataclass(frozen=True)
-class Matrix:
-    """A released matrix [rows, k]: its block type in lower case, and its bytes by (first row, rows)."""
-
-    block: str
-    rows: int
-    k: int
-    parts: dict[tuple[int, int], Span]
-
-
-@dataclass(frozen=True)
-class Model:
-    """A released model as kernels take it. The reference's reader refuses what the profile does not cover.
-
-    Gains and biases are the reference's integers; blocks are the bytes that the gguf package finds.
-    """
-
-    exact: GgufModel
-    file: Opened
-    path: Path
-    binding: int = residence.BINDING_BYTES
-    _vectors: dict[str, Array] = field(default_factory=dict)
-    _matrices: dict[str, "Matrix"] = field(default_factory=dict)
-
-    @property
-    def sha256(self) -> str | None:
-        """Of the file."""
-        return self.exact.sha256
-
-    @property
-    def vocabulary(self) -> int:
-        """Number of token ids."""
-        return self.exact.vocabulary
-
-    @property
-    def context(self) -> int:
-        """Positions at most."""
-        return self.exact.context
-
-    @property
-    def layers(self) -> int:
-        """Number of layers."""
-        return self.exact.layers
-
-    def matrix(self, name: str) -> "Matrix":
-        """Where matrix `name` lies in the file, in parts of rows that a kernel can see."""
-        if name not in self._matrices:
-            placed, (rows, width) = self.file.sound.tensors[f"{name}.weight"], self.file.usable(f"{name}.weight").shape
-            step = max(1, (self.binding - 4 * GUARD_WORDS) // width // linear.GROUP) * linear.GROUP
-            parts = [(first, min(step, rows - first)) for first in range(0, rows, step)]
-            spans = {(first, n): Span(self.path, placed.start + first * width, n * width) for first, n in parts}
-            block = placed.type.lower()
-            self._matrices[name] = Matrix(block, rows, width // BLOCK_BYTES[block] * 32, spans)
-        return self._matrices[name]
-
-    def rows(self, name: str, numbers: Array) -> Array:
-        """The bytes of these rows of matrix `name`."""
-        found: Array = self.file.tensor(f"{name}.weight")[numbers]
-        return found
-
-    def output(self) -> str:
-        """The matrix that makes logits."""
-        return "output" if "output.weight" in self.file.sound.tensors else "token_embd"
-
-    def gain(self, stage: str, name: str) -> Array:
-        """The gain `name`, Q24; RangeContract, as the reference's."""
-        if name not in self._vectors:
-            gain = self.exact.gain(name, reference.GAIN_Q)
-            Place(stage).hold("gain", reference.GAIN_BITS, (len(gain),), gain)
-            self._vectors[name] = np.array(gain, np.int64)
-        return self._vectors[name]
-
-    def bias(self, stage: str, name: str, rows: int) -> Array:
-        """The bias of matrix `name`, Q40, zeros where it has none; RangeContract, as the reference's."""
-        vector = f"{name}.bias"
-        if vector not in self._vectors:
-            bias = self.exact.bias(name, reference.BIAS_Q) or [0] * rows
-            Place(stage).hold("bias", SUM_BITS, (rows,), bias)
-            self._vectors[vector] = np.array(bias, np.int64)
-        return self._vectors[vector]
-
-
-def load(source: str) -> Model:
-    """The model of a GGUF file; Refused and InputRefused."""
-    path = Path(source).absolute()
-    return Model(reference.load(source), opened(path), path)
-
-
 _CACHES = count()
-
-
-def check(model: Model, tokens: Sequence[int]) -> None:
-    """TokensRefused, as the reference says it."""
-    model.exact.check_tokens(tokens)
-
-
-_CACHES = count()
-
-
-def check(model: Model, tokens: Sequence[int]) -> None:
-    """TokensRefused, as the reference says it."""
-    model.exact.check_tokens(tokens)
-
-
-def memory(model: Model, tokens: int, positions: int) -> Memory:
-    """What a pass over so many tokens takes that ends with so many positions; stages have 8 bytes an element."""
-    n, placed = model.exact.numbers, model.file.sound.tensors.values()
-    matrices = [t for t in placed if len(t.dims) > 1]
-    q, kv, scores = n.heads * n.head_width, n.kv_heads * n.head_width, n.heads * positions
-    stages = 6 * n.width + 3 * q + 3 * kv + 2 * scores + 4 * n.mlp
-    cut = max(*(t.size for t in matrices), 8 * tokens * model.vocabulary)
-    return Memory(
-        weights=sum(t.size + 8 * t.rows for t in matrices) + sum(2 * t.size for t in placed if len(t.dims) == 1),
-        activations=8 * tokens * (stages + model.vocabulary),
-        cache=16 * n.layers * positions * kv,
-        largest=max(min(cut, BINDING_BYTES), 8 * tokens * max(n.mlp, q, scores), 8 * positions * kv),
-    )
 
 
 @dataclass
@@ -407,16 +287,14 @@ class _Rows:
         self.made("logits", "logits", vocabulary)
         self.tape.step("greedy", "argmax", {"m": rows, "n": vocabulary}, {"x": "logits", "i": "greedy"})
         self.tape.fetch("greedy", "greedy", (rows,))
-        whole = rows == self.rows
-        if whole:
+        if hidden == "hidden":
             self._stages.append("greedy")
             yield from self.submit(receipts=True)
-        else:
-            stages = self._stages
-            found = self.tape.submit(receipts=True)
-            for stage in stages:
-                yield stage, {s.number: found[stage][s.first : s.first + len(s.tokens)] for s in self.slices}
-            yield "greedy", {s.number: found["greedy"][i : i + 1] for i, s in enumerate(self.slices)}
+            return
+        found = self.tape.submit(receipts=True)
+        for stage in self._stages:
+            yield stage, {s.number: found[stage][s.first : s.first + len(s.tokens)] for s in self.slices}
+        yield "greedy", {s.number: found["greedy"][i : i + 1] for i, s in enumerate(self.slices)}
 
     def norm(self, stage: str, name: str, x: str, y: str) -> None:
         """Op 3."""
@@ -509,28 +387,9 @@ def _joined(stage: str, pieces: list[Array]) -> Array:
     return np.concatenate([np.pad(p, ((0, 0), (0, 0), (0, keys - p.shape[2]))) for p in pieces], axis=1)
 
 
-class _Books:
-    """In the place of a device: nothing is computed, and what would lie there is counted."""
-
-    def __init__(self, schedule: str) -> None:
-        self.schedule = schedule
-
-    def entry(self, kernel: str) -> Kernel:
-        """See `Device`."""
-        return base(kernel)
-
-    def order(self, entry: Kernel) -> str:
-        """See `Device`."""
-        return self.schedule if self.schedule in entry.schedules else "forward"
-
-    def submit(self, submission: Submission) -> dict[str, bytes]:
-        """See `Device`."""
-        return {fetch.label: bytes(fetch.size) for fetch in submission.fetches}
-
-
 def memory(model: Model, tokens: int, positions: int, schedule: str = "forward") -> Memory:
     """What a pass over so many tokens takes that ends with so many positions, all weights there, by doing it in the books."""
-    whole = OnDevice(_Books(schedule), model, model.file.sound.size)
+    whole = OnDevice(Books(schedule), model, 1 << 62)
     ids = [i % model.vocabulary for i in range(tokens)]
     for _ in whole.run(ids, Cache(positions), lambda stage: stage == "logits"):
         pass
