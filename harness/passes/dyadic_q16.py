@@ -30,7 +30,7 @@ __all__ = ["Cache", "Model", "OnDevice", "check", "load", "memory"]
 
 Array = npt.NDArray[Any]
 Wanted = Callable[[str], bool]
-"""Whether a stage is to come back, by its name."""
+"""Whether a stage is to come back, by its name; `bool` wants them all."""
 
 MOST_TOKENS = 512
 """Tokens in one pass at most: a longer input is cut, for the sake of the memory of its activations."""
@@ -82,11 +82,6 @@ class _Slice:
         return len(self.cache) + len(self.tokens)
 
 
-def everything(stage: str) -> bool:
-    """Every stage is wanted."""
-    return True
-
-
 class OnDevice:
     """Forward passes of a model on one device; weights up to `resident` bytes stay there, the rest is sent each time."""
 
@@ -108,14 +103,14 @@ class OnDevice:
         yield self.model.output()
 
     def run(
-        self, tokens: Sequence[int], cache: Cache | None = None, wanted: Wanted = everything
+        self, tokens: Sequence[int], cache: Cache | None = None, wanted: Wanted = bool
     ) -> Iterator[tuple[str, Array]]:
         """The wanted stages of the tokens that follow the positions in `cache`, which grows by them, and greedy; see `batch`."""
         for stage, (values,) in self.batch([(tokens, Cache() if cache is None else cache)], wanted):
             yield stage, values
 
     def batch(
-        self, sequences: Sequence[tuple[Sequence[int], Cache]], wanted: Wanted = everything
+        self, sequences: Sequence[tuple[Sequence[int], Cache]], wanted: Wanted = bool
     ) -> Iterator[tuple[str, list[Array]]]:
         """The same for several sequences in one pass, of any lengths: a value a sequence. Refuses as the reference does.
 
