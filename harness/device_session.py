@@ -27,6 +27,7 @@ from harness.lane import Budgets
 from harness.locks import device_lock
 from harness.process import Child, ChildFault, ProtocolError, environment, one_line, python
 from harness.terminal import say
+from harness.text import clean
 from harness.verdicts import GUARD, judge
 
 Array = npt.NDArray[Any]
@@ -215,7 +216,7 @@ class Session:
         )
         self._phase = "run"
         while (event := self._receive()).get("event") == "started":
-            self._label = str(event.get("run"))[:80]
+            self._label = clean(str(event.get("run")), 80)
         if event.get("event") != "submitted":
             raise ProtocolError(f"the worker spoke nonsense: {one_line(str(event))}")
         done = understood(event, Submitted)
@@ -322,6 +323,7 @@ class Session:
             raise Incomplete(one_line(str(event.get("detail"))))
         if event.get("event") == "fault":
             fault = understood(event, Fault)
+            self._label = clean(str(event.get("run")), 80)
             raise ProtocolError(f"{fault.verdict}: {fault.detail}")
         return event
 
