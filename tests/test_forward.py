@@ -169,7 +169,7 @@ class Wrong:
             fault,
         )
 
-    def forward(self, tokens, folder, seen):
+    def forward(self, tokens, folder, seen, every=False):
         def spoil(stage):
             if stage.name != self.stage:
                 seen(stage)

@@ -36,8 +36,6 @@ MOST_TOKENS = 512
 """Tokens in one pass at most: a longer input is cut, for the sake of the memory of its activations."""
 
 PAIRINGS = {"llama": "interleaved", "qwen2": "half"}
-ONE = 1 << 16
-"""1 in Q16."""
 
 _CACHES = count()
 
@@ -118,7 +116,7 @@ class OnDevice:
         """
         for tokens, cache in sequences:
             self.model.exact.check_tokens(tokens, len(cache))
-            self._grow(cache, len(cache) + len(tokens))
+            self.grow(cache, len(cache) + len(tokens))
         passes = self._cut(sequences)
         if len(passes) == 1:
             for stage, made in self._pass(passes[0], wanted):
@@ -137,10 +135,7 @@ class OnDevice:
 
     def _cut(self, sequences: Sequence[tuple[Sequence[int], Cache]]) -> list[list[_Slice]]:
         """Passes of so few tokens that no buffer is over the limit, the first sequence first."""
-        n = self.numbers
-        positions = max(len(cache) + len(tokens) for tokens, cache in sequences)
-        row = 8 * max(self.model.vocabulary, n.mlp, n.heads * max(n.head_width, positions)) * self.parts
-        room = max(1, min(MOST_TOKENS, (self.model.binding - 4 * GUARD_WORDS) // row))
+        room = self.most_tokens(max(len(cache) + len(tokens) for tokens, cache in sequences))
         passes: list[list[_Slice]] = [[]]
         left = room
         for number, (tokens, cache) in enumerate(sequences):
@@ -154,7 +149,13 @@ class OnDevice:
                 left -= len(now)
         return passes
 
-    def _grow(self, cache: Cache, positions: int) -> None:
+    def most_tokens(self, positions: int) -> int:
+        """Tokens of one pass at most that ends with so many positions: of several passes each but the last has as many."""
+        n = self.numbers
+        row = 8 * max(self.model.vocabulary, n.mlp, n.heads * max(n.head_width, positions)) * self.parts
+        return max(1, min(MOST_TOKENS, (self.model.binding - 4 * GUARD_WORDS) // row))
+
+    def grow(self, cache: Cache, positions: int) -> None:
         """See that the cache holds so many positions."""
         if cache.capacity >= positions:
             return
@@ -259,7 +260,7 @@ class _Rows:
             self.linear(at + name, f"{blk}ffn_{name}", "ffn_norm", name)
             self.made(at + name, name, n.mlp)
         if self.wanted(at + "silu"):
-            ones = Constant(8 * self.rows * n.mlp, lambda: np.full((self.rows, n.mlp), ONE, "<i8"))
+            ones = Constant(8 * self.rows * n.mlp, lambda: np.full((self.rows, n.mlp), 1 << 16, "<i8"))  # 1 in Q16
             self.gate(at + "silu", self.tape.constant(f"ones.{self.rows}", ones, "activations"), "silu")
         self.gate(at + "act", "up", "act")
         self.linear(at + "down", blk + "ffn_down", "act", "down")
@@ -384,9 +385,11 @@ def _joined(stage: str, pieces: list[Array]) -> Array:
 
 def memory(model: Model, tokens: int, positions: int, schedule: str = "forward") -> Memory:
     """What a pass over so many tokens takes that ends with so many positions, all weights there, by doing it in the books."""
-    whole = OnDevice(Books(schedule), model, 1 << 62)
-    ids = [i % model.vocabulary for i in range(tokens)]
-    for _ in whole.run(ids, Cache(positions), lambda stage: stage == "logits"):
+    whole, cache = OnDevice(Books(schedule), model, 1 << 62), Cache()
+    whole.grow(cache, positions)
+    last = min(tokens, whole.most_tokens(positions))  # the largest pass, where there are several
+    cache.positions = tokens - last
+    for _ in whole.run([i % model.vocabulary for i in range(last)], cache, lambda stage: stage == "logits"):
         pass
     found = whole.tape.sizes()
     return Memory(
