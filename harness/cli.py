@@ -3,6 +3,7 @@
 Data goes to standard output, progress and errors to standard error. Exit codes: docs/design.md.
 """
 
+import errno
 import os
 import signal
 import sys
@@ -18,7 +19,7 @@ from harness.cli_profiles import forward, generate, profile
 from harness.cli_tools import bench, fetch_model, inspect, reference
 from harness.errors import SamebitsError, UsageError
 from harness.folders import state_folder
-from harness.terminal import print_json, say
+from harness.terminal import PATH, print_json, say
 from harness.text import clean
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -32,7 +33,7 @@ def cli() -> None:
 
 _expecting = click.option(
     "--expectations",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE|DIR",
     help="Known faults; default: those that samebits ships. An empty folder: none.",
 )
@@ -44,7 +45,7 @@ def _judging(command: Any) -> Any:
         [
             click.option("--require", type=click.Choice(["pass"]), help="Exit 1 unless the gate says PASS."),
             _expecting,
-            click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Write JUnit XML too."),
+            click.option("--junit", type=PATH, metavar="FILE", help="Write JUnit XML too."),
             click.option("--allow-fixes", is_flag=True, help="A fixed fault that is still expected does not exit 1."),
         ]
     ):
@@ -71,7 +72,7 @@ def _running(command: Any) -> Any:
             click.option(
                 "--shard", metavar="I/N", help="Only part I of N of all run keys; `matrix` puts them together."
             ),
-            click.option("--out", type=click.Path(path_type=Path), default=default_out, help="Folder for records."),
+            click.option("--out", type=PATH, default=default_out, help="Folder for records."),
             click.option(
                 "--resume",
                 is_flag=False,
@@ -142,7 +143,7 @@ def _execute(given: dict[str, Any], *, judge: bool) -> None:
         budgets=budgets,
         identify=given["identify"],
         soak_seconds=given["soak_seconds"],
-        shard=Shard.parse(given["shard"]) if given["shard"] else None,
+        shard=None if given["shard"] is None else Shard.parse(given["shard"]),
         optimiser_off=given["optimiser"] == "off",
         workers=given["workers"],
         known=known,
@@ -159,13 +160,16 @@ def _execute(given: dict[str, Any], *, judge: bool) -> None:
         print_json(verdict.plain())
     else:
         report.print_gate(verdict, runs, preset in presets.REDUCED, judge)
+    if not judge:  # the gate's verdict names them
+        for sentence in outcome.missing:
+            say(f"missing: {sentence}")
     say(f"records: {options.out}")
     codes = [3] * bool(outcome.missing) + [4] * outcome.interrupted
     sys.exit(verdict.exit_code(given["require"] == "pass", codes))
 
 
 @cli.command("matrix")
-@click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="DIR...")
+@click.argument("folders", nargs=-1, required=True, type=PATH, metavar="DIR...")
 @click.option("--format", "form", type=click.Choice(["terminal", "md", "csv", "json"]), help="terminal unless given.")
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @_judging
@@ -194,8 +198,8 @@ def matrix_(folders: Sequence[Path], form: str | None, as_json: bool, **given: A
 
 
 @cli.command()
-@click.argument("old", type=click.Path(path_type=Path))
-@click.argument("new", type=click.Path(path_type=Path))
+@click.argument("old", type=PATH)
+@click.argument("new", type=PATH)
 @_expecting
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def diff(old: Path, new: Path, expectations: Path | None, as_json: bool) -> None:
@@ -287,7 +291,7 @@ def cases(preset: str | None, selectors: Sequence[str], as_json: bool) -> None:
 
 
 @cli.command()
-@click.argument("record", type=click.Path(path_type=Path))
+@click.argument("record", type=PATH)
 @click.option("--json", "as_json", is_flag=True, help="Print header, results and footer as JSON.")
 def show(record: Path, as_json: bool) -> None:
     """Show one record or journal: what ran where, and what came out."""
@@ -312,15 +316,25 @@ def _interrupt(*_: object) -> NoReturn:
 def main() -> NoReturn:
     """The `samebits` command: errors as one line each, and their exit codes."""
     signal.signal(signal.SIGTERM, _interrupt)
+    for stream in ("stdout", "stderr"):  # closed by the caller: as if sent to nowhere
+        if getattr(sys, stream) is None:
+            setattr(sys, stream, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
     try:
         code = _run()
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader of a pipe has seen enough: end as every other filter does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGPIPE)
-        raise
+    except OSError as e:
+        if isinstance(e, BrokenPipeError):
+            _die_of_the_pipe()
+        code = _unwritable(e)
     sys.exit(code)
+
+
+def _die_of_the_pipe() -> NoReturn:
+    """The reader of a pipe has seen enough: end as every other filter does."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGPIPE)
+    raise SystemExit(128 + signal.SIGPIPE)
 
 
 def _run() -> int:
@@ -328,7 +342,7 @@ def _run() -> int:
     code: object
     output = sys.stdout
     try:
-        code = cli.main(standalone_mode=False)
+        code = cli.main(prog_name="samebits", standalone_mode=False)
     except SystemExit as e:
         if sys.stdout is not output:  # click makes exit code 1 of a broken pipe, and keeps the rest from being flushed
             raise BrokenPipeError from None
@@ -338,19 +352,35 @@ def _run() -> int:
         code = e.exit_code
     except click.ClickException as e:
         message = clean(e.format_message(), 600).rstrip(".")
-        say(f"samebits: {message}{'' if message.endswith(('?', ')')) else ';'} see `samebits --help`")
+        command = ctx.command_path if isinstance(e, click.UsageError) and (ctx := e.ctx) else "samebits"
+        say(f"samebits: {message}{'' if message.endswith(('?', ')')) else ';'} see `{command} --help`")
         code = 2
     except (click.Abort, KeyboardInterrupt):
         say("samebits: interrupted")
         code = 4
     except BrokenPipeError:
         raise
+    except OSError as e:
+        if e.filename is not None or e.errno not in (errno.ENOSPC, errno.EIO):
+            return _internal(e)
+        code = _unwritable(e)
     except Exception as e:
-        if os.environ.get("SAMEBITS_DEBUG"):
-            traceback.print_exc()
-        say(f"samebits: internal error: {type(e).__name__}: {e}; please report it (SAMEBITS_DEBUG=1 shows where)")
-        code = 5
+        return _internal(e)
     return code if isinstance(code, int) else 0
+
+
+def _internal(e: Exception) -> int:
+    if os.environ.get("SAMEBITS_DEBUG"):
+        traceback.print_exception(e)
+    say(f"samebits: internal error: {type(e).__name__}: {e}; please report it (SAMEBITS_DEBUG=1 shows where)")
+    return 5
+
+
+def _unwritable(e: OSError) -> int:
+    """Standard output cannot be written to, as on a full disk; what was left in its buffer is given up."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    say(f"samebits: standard output cannot be written: {e.strerror}; send it elsewhere")
+    return 2
 
 
 if __name__ == "__main__":

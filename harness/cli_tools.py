@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from harness import presets
-from harness.terminal import print_json, say
+from harness.terminal import PATH, print_json, say
 from harness.text import clean
 
 
@@ -60,7 +60,7 @@ def fetch_model(name: str) -> None:
 
 
 @click.command()
-@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("model", type=PATH)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def inspect(model: Path, as_json: bool) -> None:
     """Check a GGUF file, and list its tensors with their digests, read twice: by the gguf package and by the reference."""

@@ -107,7 +107,7 @@ class Sound:
 
 def check(path: Path) -> Sound:
     """Read the whole header of the GGUF file; raises InputRefused unless all of it is sound."""
-    name = clean(path.name)
+    name = clean(path.name or str(path))
     if path.is_dir():
         raise InputRefused(f"{name}: it is a folder; name a GGUF file in it")
     if not path.is_file():

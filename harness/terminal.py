@@ -1,9 +1,24 @@
-"""Where output goes: data to standard output, progress and errors to standard error."""
+"""The command line's own types, and where output goes: data to standard output, progress and errors to standard error."""
 
+from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
+
+
+class _NamedPath(click.Path):
+    """A path that is not empty: an unset variable of a script would name the working folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuses the empty string."""
+        if value == "":
+            self.fail("the name is empty; '.' is the working folder", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+PATH = _NamedPath(path_type=Path)
+"""The type of every path on a command line."""
 
 
 def say(text: str) -> None:

@@ -29,6 +29,7 @@ gate() {
         echo "ci-gate: $OUT/records is there already; name a fresh folder in OUT" >&2
         return 2
     fi
+    mkdir -p "$OUT"
     local options=(--preset "${PRESET:-full@4}" --out "$OUT/records" --junit "$OUT/junit.xml" "${known[@]}") selectors
     read -ra selectors <<<"${DEVICES:-hardware}"
     for selector in "${selectors[@]}"; do options+=(--device "$selector"); done

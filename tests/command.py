@@ -27,13 +27,13 @@ presets.cases = lambda preset: [c for c in whole(preset) if c.kernel == "gemm_i3
 
 
 def samebits(
-    folder: Path, *arguments: object, mock: str = "match", groups: str = ""
+    folder: Path, *arguments: object, mock: str = "match", groups: str = "", expect: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Run it with `mock` as SAMEBITS_MOCK, `groups` as SAMEBITS_GROUPS and `folder` for its state and caches."""
+    """Run it. `mock`, `groups`, `expect`: SAMEBITS_MOCK, _GROUPS, _EXPECT. `folder`: for its state and caches."""
     variables = {
         **os.environ,
         "SAMEBITS_MOCK": mock,
-        "SAMEBITS_EXPECT": "",
+        "SAMEBITS_EXPECT": expect,
         "SAMEBITS_GROUPS": groups,
         "SAMEBITS_STATE_DIR": str(folder / "state"),
         "SAMEBITS_CACHE_DIR": str(folder / "cache"),

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -41,11 +42,15 @@ def test_options_that_make_no_sense_are_refused_before_anything_runs(words: list
 ONE_LINE = [
     (["run", "--resume"], "--resume goes on with a run's own command: give its --device and --case again too"),
     (["matrix", ".", "--json", "--format", "csv"], "--json and --format csv do not go together: give one of them"),
-    (["forward", "x.gguf"], "Missing option '--profile'; see `samebits --help`"),
+    (["forward", "x.gguf"], "Missing option '--profile'; see `samebits forward --help`"),
     (["gate", "--device", "mock:mach"], "did you mean mock:match?"),
     (["forward", "x.gguf", "--profile", "dyadic-q61", "--tokens", "1"], "did you mean dyadic-q16?"),
     (["fetch-model", "smollm2-135m"], "did you mean smollm2-135m-q4_1?"),
     (["inspect", "/dev/null"], "null: it is no regular file"),
+    (["inspect", "."], ".: it is a folder"),
+    (["matrix", ""], "the name is empty; '.' is the working folder; see `samebits matrix --help`"),
+    (["run", "--device", "mock:match", "--out", ""], "the name is empty"),
+    (["gate", "--shard", ""], "shard ''"),
 ]
 
 
@@ -67,6 +72,34 @@ def test_output_that_nobody_reads_any_more_ends_the_command_quietly(tmp_path: Pa
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == -signal.SIGPIPE
+
+
+@pytest.mark.parametrize("command", ["cases", "matrix matrices/runs", "profile list", "show RECORD"])
+def test_a_closed_or_full_standard_output_is_no_internal_error(command: str) -> None:
+    """Closed: as if sent to nowhere. Full, as on a full disk: one line and 2. Into a pipe that is closed: by SIGPIPE."""
+    record = next((ROOT / "matrices" / "runs").glob("*/*.jsonl.gz"))
+    words = [str(record) if word == "RECORD" else word for word in command.split()]
+    line = shlex.join([sys.executable, "-m", "harness.cli", *words])
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+    def shell(script: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["bash", "-c", script], env=env, cwd=ROOT, capture_output=True, text=True)
+
+    closed = shell(f"{line} >&-")
+    assert (closed.returncode, closed.stderr) == (shell(f"{line} >/dev/null").returncode, "")
+    full = shell(f"{line} >/dev/full")
+    told = "samebits: standard output cannot be written: No space left on device; send it elsewhere\n"
+    assert (full.returncode, full.stderr) == (2, told)
+    broken = shell(f"{line} | true; echo ${{PIPESTATUS[0]}}")
+    assert broken.stdout == f"{128 + signal.SIGPIPE}\n" and broken.stderr == ""
+
+
+def test_run_tells_which_expected_device_is_missing(tmp_path: Path) -> None:
+    """Exit code 3 has its line."""
+    words = ["run", "--device", "mock:match", "--case", "limbs;n=13;dist=full;seed=0"]
+    done = samebits(tmp_path, *words, expect="vulkan:nvidia")
+    assert done.returncode == 3
+    assert "missing: expected device vulkan:nvidia" in done.stderr
 
 
 def test_the_object_of_gate_json_has_the_keys_that_the_design_promises(tmp_path: Path) -> None:

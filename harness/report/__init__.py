@@ -27,8 +27,14 @@ def console() -> Any:
     """Standard output: colour and width of a terminal, or none and room enough when piped."""
     from rich.console import Console
 
+    class Output(Console):
+        """A console that leaves a broken pipe to the command line; rich would exit with 1."""
+
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
     # Without `emoji=False` the device opencl:x:0 would be printed with a cross.
-    return Console(width=None if sys.stdout.isatty() else 400, highlight=False, markup=False, emoji=False)
+    return Output(width=None if sys.stdout.isatty() else 400, highlight=False, markup=False, emoji=False)
 
 
 def print_gate(gate: Gate, runs: Sequence[Run], reduced: bool, judged: bool = True) -> None:

@@ -1,5 +1,6 @@
 """JUnit XML of a judged gate: a suite a device, a test case a run key, as the table of verdicts says."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -39,6 +40,8 @@ def check_path(path: Path) -> None:
         raise UsageError(f"--junit {path}: it is a folder; name a file in it")
     if not path.parent.is_dir():
         raise UsageError(f"--junit {path}: there is no folder {path.parent}; make it first")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise UsageError(f"--junit {path}: no permission to write there; name a file that can be written")
 
 
 def _suite(run: Run) -> TestSuite:
