@@ -47,26 +47,29 @@ class Case(msgspec.Struct, frozen=True):
     def version(self) -> str:
         """SHA-256 over parameters, generator version and reference version: only equal versions compare.
 
-        Of a probe also over its operations and rows, which no number stands for.
+        Of a probe also over its operations and rows, which no number stands for; of a whole pass over profile, model and tokens.
         """
         body = {"case": self.id, "generator": GENERATOR, "reference": cpu_ref.VERSION.get(self.kernel, "none")}
-        if rows := _rows_digest(self):
-            body["rows"] = rows
+        body |= _also(self)
         return hashlib.sha256(rfc8785.dumps(body)).hexdigest()
 
 
 @functools.cache
-def _rows_digest(case: Case) -> str | None:
-    """Of a case of operations by rows: SHA-256 over the operations' names in order, and its rows."""
-    from harness.kernels import KERNELS  # the catalogue imports this module
+def _also(case: Case) -> dict[str, str]:
+    """What a case's version is over beside its id: of operations by rows, a SHA-256 over the operations' names and the rows."""
+    from harness.kernels import KERNELS, WHOLE  # the catalogue imports this module
 
+    if case.kernel in WHOLE:
+        from harness.families.whole import identity
+
+        return identity(case)
     kernel = next((k for k in KERNELS if k.name == case.kernel), None)
     if kernel is None or kernel.probe is None or not kernel.probe.operations:
-        return None
+        return {}
     digest = hashlib.sha256(rfc8785.dumps(list(kernel.probe.operations)))
     for tensor in kernel.generate(case).values():
         digest.update(tensor.tobytes())
-    return digest.hexdigest()
+    return {"rows": digest.hexdigest()}
 
 
 class RunKey(msgspec.Struct, frozen=True):

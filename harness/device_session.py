@@ -25,7 +25,7 @@ from harness.evidence import Dumped, Fault, Submitted, read_dumps, read_fetched,
 from harness.kernels import GUARD_WORDS
 from harness.lane import Budgets
 from harness.locks import device_lock
-from harness.process import Child, ChildFault, ProtocolError, environment, one_line, python
+from harness.process import Child, ChildFault, ProtocolError, Timeout, environment, one_line, python
 from harness.terminal import say
 from harness.text import clean
 from harness.verdicts import GUARD, judge
@@ -103,8 +103,16 @@ class Submission:
     receipts: bool = False
 
 
+class _Judged(ProtocolError):
+    """What a worker told, or left behind, and the verdict on it: see `DeviceFailed`."""
+
+    def __init__(self, verdict: str, detail: str) -> None:
+        super().__init__(detail)
+        self.verdict = verdict
+
+
 class Session:
-    """An open device. Use it in `with`: it holds the host's device lock and ends the worker.
+    """An open device. Use it in `with`: it holds the host's device lock, unless its user does (`locked`), and ends the worker.
 
     `schedule` is taken by every kernel that has it, the others have `forward` alone; `variant` likewise, else the base form.
     Constant inputs of the kernels that come first stay on the device, up to `resident` bytes of buffers; others are sent anew.
@@ -117,9 +125,10 @@ class Session:
         budgets: Budgets | None = None,
         variant: str = "base",
         resident: int = RESIDENT_BYTES,
+        locked: bool = False,
     ) -> None:
         self.device, self.schedule, self.budgets, self.variant = device, schedule, budgets or Budgets(), variant
-        self.resident = resident
+        self.resident, self.locked = resident, locked
         self._kept: dict[str, tuple[Case, int]] = {}
         self._nonce = secrets.randbelow(2**32 - 1) + 1
         self._phase = "probe"
@@ -128,7 +137,8 @@ class Session:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            stack.enter_context(device_lock(say))
+            if not self.locked:
+                stack.enter_context(device_lock(say))
             self._folder = Path(tempfile.mkdtemp(prefix="samebits-device-"))
             stack.callback(shutil.rmtree, self._folder, ignore_errors=True)
             self._tensors = self._folder / "tensors"
@@ -137,7 +147,7 @@ class Session:
             try:
                 self._await_opened()
             except ChildFault as e:
-                raise self._failed("opening it", str(e)) from None
+                raise self._failed("opening it", e) from None
             self._stack = stack.pop_all()
         return self
 
@@ -164,7 +174,7 @@ class Session:
         try:
             return self._compute(entry, case, self._tensors, inputs, constant)
         except ChildFault as e:
-            raise self._failed(kernel, str(e)) from None
+            raise self._failed(kernel, e) from None
         except OSError as e:
             raise Incomplete(f"{e.strerror or e}: {self._folder.parent}; TMPDIR names another folder") from None
         finally:
@@ -184,7 +194,7 @@ class Session:
         try:
             return self._submit(submission)
         except ChildFault as e:
-            raise self._failed(self._label, str(e)) from None
+            raise self._failed(self._label, e) from None
         except OSError as e:
             raise Incomplete(f"{e.strerror or e}: {self._folder.parent}; TMPDIR names another folder") from None
         finally:
@@ -222,7 +232,7 @@ class Session:
         done = understood(event, Submitted)
         self._label = submission.steps[0].label if submission.steps else "tensors"
         if done.sanitizer:
-            raise ProtocolError(f"sanitizer: {one_line(done.sanitizer[0])}")
+            raise _Judged("sanitizer", f"sanitizer: {one_line(done.sanitizer[0])}")
         if submission.receipts:
             self._check_receipts(done.receipts)
         found: dict[str, bytes] = {}
@@ -230,7 +240,7 @@ class Session:
             self._label = fetch.label
             found[fetch.label], guard = read_fetched(fetched[fetch.label], fetch.size)
             if guard != GUARD.to_bytes(4, "little") * GUARD_WORDS:
-                raise ProtocolError("mismatch: wrote past the end")
+                raise _Judged("mismatch", "mismatch: wrote past the end")
         return found
 
     def _check_receipts(self, receipts: Sequence[tuple[str, str, str, list[str]]]) -> None:
@@ -242,7 +252,7 @@ class Session:
                 if entry >= len(words) or words[entry] != wanted:
                     self._label = place[0]
                     found = words[entry] if entry < len(words) else "nothing"
-                    raise ProtocolError(f"the compiled nonce {wanted} did not come back, but {one_line(found)[:20]}")
+                    raise _Judged("void", f"the compiled nonce {wanted} did not come back, but {one_line(found)[:20]}")
         self._queued.clear()
 
     def _compute(
@@ -276,13 +286,13 @@ class Session:
         )
         dumped = self._await_dump(str(RunKey(case.id, schedule, entry.variant)), case.kernel)
         if fault := dumped.nonce_fault(self._nonce):
-            raise self._failed(case.kernel, fault)
+            raise self._failed(case.kernel, _Judged("void", fault))
         dims = kernels.dimensions(entry.output, case)
         size = kernels.tensor_bytes(entry.output, case)
         dumps = read_dumps(folder, dumped.files, size)
         verdict = judge(dumps, dumps[0][:size], entry.output.element, dims, [one_line(s) for s in dumped.sanitizer])
         if verdict.verdict != "match":
-            raise self._failed(case.kernel, f"{verdict.verdict}: {verdict.detail}")
+            raise self._failed(case.kernel, _Judged(verdict.verdict, f"{verdict.verdict}: {verdict.detail}"))
         return np.frombuffer(dumps[0], numpy_type(entry.output.element), int(np.prod(dims))).reshape(dims)
 
     def _place(
@@ -324,7 +334,7 @@ class Session:
         if event.get("event") == "fault":
             fault = understood(event, Fault)
             self._label = clean(str(event.get("run")), 80)
-            raise ProtocolError(f"{fault.verdict}: {fault.detail}")
+            raise _Judged(fault.verdict, f"{fault.verdict}: {fault.detail}")
         return event
 
     def _await_opened(self) -> None:
@@ -343,5 +353,6 @@ class Session:
             raise ProtocolError("the worker left it out")
         return dumped
 
-    def _failed(self, what: str, why: str) -> DeviceFailed:
-        return DeviceFailed(f"{self.device.id}: {what}: {one_line(why)}")
+    def _failed(self, what: str, why: ChildFault) -> DeviceFailed:
+        verdict = "timeout" if isinstance(why, Timeout) else getattr(why, "verdict", "crash")
+        return DeviceFailed(f"{self.device.id}: {what}: {one_line(str(why))}", verdict, self._phase)

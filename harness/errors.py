@@ -40,9 +40,17 @@ class InputRefused(SamebitsError):
 
 
 class DeviceFailed(SamebitsError):
-    """A device crashed, hung, refused a kernel, or left an output that two runs do not agree on."""
+    """A device crashed, hung, refused a kernel, or left an output that two runs do not agree on.
+
+    `verdict` is the word for it, `void` where the compiled nonce did not come back; `phase` is where it happened.
+    """
 
     exit_code = 1
+
+    def __init__(self, message: str, verdict: str = "crash", phase: str | None = None) -> None:
+        super().__init__(message)
+        self.verdict = verdict
+        self.phase = phase
 
 
 class NoDevice(SamebitsError):

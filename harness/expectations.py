@@ -193,7 +193,7 @@ def _selects(selector: Selector, api: str | None) -> bool:
     return any(
         selector.matches(case.id, schedule, kernel.variant)
         for case in presets.all_cases()
-        for kernel in kernels.KERNELS
+        for kernel in (*kernels.KERNELS, *kernels.WHOLE.values())
         if kernel.name == case.kernel and set(kernel.languages) & set(languages)
         for schedule in kernel.schedules
     )

@@ -99,15 +99,9 @@ class Findings:
             size = kernels.tensor_bytes(kernel.output, task.case)
             return self._observe(task, run, read_dumps(dump, event.files, size), seconds)
         try:
-            begin = time.perf_counter()
-            expected = self._expected(task)
-            right = self.reference.tensor(task.case)
-            self.spent({"waiting for the reference": time.perf_counter() - begin})
+            expected, right = self.right(task)
         except InternalError as e:
-            self.void(str(e), everywhere=True)
             return self.result(task, run, "not-run", detail=str(e))
-        if expected.disagreement:
-            self.void(f"reference and second disagree: {expected.disagreement}", everywhere=True)
         dumps = read_dumps(dump, event.files, len(right))
         verdict = judge(dumps, right, expected.element, expected.dims, [one_line(r, 500) for r in event.sanitizer])
         if task.role == "known-bad" and verdict.verdict in ("match", "sanitizer"):
@@ -135,6 +129,19 @@ class Findings:
             artefacts=artefacts,
             seconds=seconds | {"reference": expected.seconds},
         )
+
+    def right(self, task: Task) -> tuple[Expected, bytes]:
+        """The right output of a case, waited for; InternalError where there is none, and then all runs are void."""
+        begin = time.perf_counter()
+        try:
+            expected, right = self._expected(task), self.reference.tensor(task.case)
+        except InternalError as e:
+            self.void(str(e), everywhere=True)
+            raise
+        self.spent({"waiting for the reference": time.perf_counter() - begin})
+        if expected.disagreement:
+            self.void(f"reference and second disagree: {expected.disagreement}", everywhere=True)
+        return expected, right
 
     def _expected(self, task: Task) -> Expected:
         while not self.stopped.is_set():

@@ -8,7 +8,7 @@ import hashlib
 
 from harness import schedules
 from harness.errors import UsageError
-from harness.families import attention, gemm, layers, limbs, linear, nel, probe, probe_memory
+from harness.families import attention, gemm, layers, limbs, linear, nel, probe, probe_memory, whole
 from harness.folders import data_root
 from harness.literals import with_literals
 from harness.plans import (
@@ -45,40 +45,56 @@ __all__ = [
 FOLDERS = {"wgsl": "shaders", "cuda": "cuda", "opencl": "opencl"}
 SUFFIXES = {"wgsl": ".wgsl", "cuda": ".cu", "opencl": ".cl"}
 
-FAMILIES = (gemm, linear, limbs, probe, probe_memory, nel, layers, attention)
+FAMILIES = (gemm, linear, limbs, probe, probe_memory, nel, layers, attention, whole)
 """Each has KERNELS, SELF_TESTS (kernel -> case) and cases(preset, seed)."""
 
 KERNELS: tuple[Kernel, ...] = tuple(kernel for family in FAMILIES for kernel in family.KERNELS)
 
+WHOLE: dict[str, Kernel] = {entry.name: entry for entry in whole.WHOLE}
+"""Whole passes by name: entries with cases like those of a kernel, made of kernels."""
+
 FAMILY_OF = {
     kernel.name: family.__name__.rpartition(".")[2].partition("_")[0]
     for family in FAMILIES
-    for kernel in family.KERNELS
+    for kernel in (*family.KERNELS, *(whole.WHOLE if family is whole else ()))
 }
 """Kernel -> the name of its family, a column of the matrix: that of a module up to an underscore."""
 
 
 def base(kernel: str) -> Kernel:
     """The base form of `kernel`; raises UsageError for an unknown one."""
-    for k in KERNELS:
+    for k in (*KERNELS, *WHOLE.values()):
         if k.name == kernel:
             return k
-    names = dict.fromkeys(k.name for k in KERNELS)
+    names = dict.fromkeys([*(k.name for k in KERNELS), *WHOLE])
     raise UsageError(f"unknown kernel {kernel!r}" + (near(kernel, names) or f"; there are {', '.join(names)}"))
 
 
 def variants(kernel: str, language: Language) -> list[Kernel]:
     """The catalogue entries of `kernel` that have a source in `language`, base first."""
-    return [k for k in KERNELS if k.name == kernel and language in k.languages]
+    return [k for k in (*KERNELS, *WHOLE.values()) if k.name == kernel and language in k.languages]
 
 
 def find(kernel: str, variant: str) -> Kernel:
     """One catalogue entry; raises UsageError."""
-    for k in KERNELS:
-        if k.name == kernel and k.variant == variant:
+    entries = [k for k in (*KERNELS, *WHOLE.values()) if k.name == kernel]
+    for k in entries:
+        if k.variant == variant:
             return k
-    there = [k.variant for k in KERNELS if k.name == kernel]
+    there = [k.variant for k in entries]
     raise UsageError(f"kernel {kernel!r} has no variant {variant!r}; it has {', '.join(there)}")
+
+
+def parts(kernel: str, schedule: str) -> list[tuple[str, str]]:
+    """The kernels that run where `kernel` does under `schedule`, each with its own: of a whole pass those that it is made of.
+
+    A kernel that does not take the schedule runs under `forward` there. An unknown kernel stands for itself.
+    """
+    if kernel not in WHOLE:
+        return [(kernel, schedule)]
+    made = WHOLE[kernel].whole
+    names = made.kernels if made else ()
+    return [(name, schedule if schedule in base(name).schedules else "forward") for name in names]
 
 
 def source(kernel: Kernel, language: Language) -> str:
@@ -91,7 +107,13 @@ def source(kernel: Kernel, language: Language) -> str:
 
 
 def kernel_hash(kernel: Kernel, language: Language, schedule: str) -> str:
-    """SHA-256 over preludes, source and constants (not the nonce): tells whether kernel or driver changed."""
+    """SHA-256 over preludes, source and constants (not the nonce): tells whether kernel or driver changed.
+
+    Of a whole pass over the hashes of its kernels.
+    """
+    if kernel.whole:
+        hashes = [kernel_hash(base(name), language, order) for name, order in parts(kernel.name, schedule)]
+        return hashlib.sha256("\n".join(hashes).encode("ascii")).hexdigest()
     text = f"{source(kernel, language)}\0SCHEDULE={schedules.NAMES.index(schedule)}"
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 

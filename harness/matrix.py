@@ -9,7 +9,7 @@ import msgspec
 from harness import presets, shards
 from harness.backends.common import VENDORS, vendor_name
 from harness.devices import Device
-from harness.kernels import open_somewhere
+from harness.kernels import open_somewhere, parts
 from harness.records import Run, unit
 from harness.verdicts import TABLE, Result, exit_code
 
@@ -315,7 +315,8 @@ def _unchecked(runs: Sequence[Run]) -> list[str]:
         lacking: dict[str, set[str]] = defaultdict(set)
         for run in runs:
             done = {kernel_of(r.case) for r in run.results if r.role == role and r.verdict in (right, "fix", "waived")}
-            lacking[run.header.device.id] |= {kernel_of(r.case) for r in _matches(run)} - done - {CONTROL}
+            used = {kernel for r in _matches(run) for kernel, _ in parts(kernel_of(r.case), r.schedule)}
+            lacking[run.header.device.id] |= used - done - {CONTROL}
         for device, kernels in lacking.items():
             if kernels:
                 found.append(f"a {name} of {', '.join(sorted(kernels))} on {device}")

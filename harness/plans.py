@@ -111,8 +111,16 @@ class Probe:
 
 
 @dataclass(frozen=True)
+class Whole:
+    """What a whole forward pass of a profile is made of: the kernels that it may call, by name."""
+
+    profile: str
+    kernels: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Kernel:
-    """A catalogue entry: one kernel in one variant.
+    """A catalogue entry: one kernel in one variant, or a whole pass, which has no source of its own (`whole`).
 
     `shape` names the dimensions of its cases, `reduces` the one whose order a schedule chooses: None where there is none,
     and then `schedules` is `forward` alone. `scratch` counts the words that `split_k` keeps between its passes: PARTS
@@ -150,6 +158,7 @@ class Kernel:
     control: bool = False
     unit: str | None = None
     probe: Probe | None = None
+    whole: Whole | None = None
 
     @property
     def writable(self) -> tuple[bool, ...]:
@@ -173,9 +182,14 @@ class Kernel:
             if case.dims[name] % multiple:
                 raise UsageError(f"case {case.id!r}: {name} must be a multiple of {multiple}")
         given = dict(case.extra)
-        model = ["model", "tensor"] if case.dist == "real" else []
+        model = ["model", "tensor"] if case.dist == "real" else ["model"] if self.whole else []
         if [n for n in given if n in ("model", "tensor")] != model:
-            raise UsageError(f"case {case.id!r}: model= and tensor= go with dist=real, and only they")
+            rule = (
+                "a whole pass has model= and no tensor="
+                if self.whole
+                else "model= and tensor= go with dist=real, and only they"
+            )
+            raise UsageError(f"case {case.id!r}: {rule}")
         words = {**self.options, **self.sources}
         if list(given) != [n for n in words if n in given] + model:
             known = ", ".join(f"{n}={'|'.join(v)}" for n, v in words.items()) or "none"

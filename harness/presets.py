@@ -16,7 +16,7 @@ VERSION = {"tiny": "4", "quick": "4", "full": "4", "soak": "4"}
 PURPOSE = {
     "tiny": "a REDUCED run for simulators and sanitizers",
     "quick": "a REDUCED run: no large shapes, no model; it can never PASS",
-    "full": "all shapes, all distributions, real weights",
+    "full": "all shapes, all distributions, real weights, whole passes of a released model",
     "soak": "`full` under seeds 1, 2, 3, ... until 10^9 compared elements",
 }
 

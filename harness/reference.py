@@ -35,6 +35,8 @@ BUDGET_S = 900.0
 class Expected(msgspec.Struct, frozen=True):
     """The right output of a case: its digest by both implementations, its bytes, and what left the type.
 
+    Of a whole pass the output is the digests of its stages (see `whole_pass`).
+
     `disagreement` is set where reference, second and golden digest are not one: then every run is void.
     """
 
@@ -144,7 +146,8 @@ class Reference:
         self._temporary = tempfile.TemporaryDirectory(prefix="samebits-inputs-", ignore_cleanup_errors=True)
         self.inputs = Inputs(Path(self._temporary.name))
         self._processes = {name: _Process(name) for name in MODULES}
-        self._pools = {name: ThreadPoolExecutor(1, thread_name_prefix=name) for name in MODULES}
+        self._pools = {name: ThreadPoolExecutor(1, thread_name_prefix=name) for name in (*MODULES, "whole passes")}
+        self._closing = threading.Event()
         self._answers: dict[str, Future[Expected]] = {}
         self._lock = threading.Lock()
         self.computing_s = 0.0
@@ -161,6 +164,7 @@ class Reference:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._closing.set()
         for pool in self._pools.values():
             pool.shutdown(wait=False, cancel_futures=True)
         for process in self._processes.values():
@@ -182,6 +186,8 @@ class Reference:
             future = Future[Expected]()
             future.set_result(known)
             return future
+        if base(case.kernel).whole:  # minutes: no kernel waits for it
+            return self._pools["whole passes"].submit(self._whole, case)
         second = self._pools["second"].submit(self._ask, "second", case)
         return self._pools["reference"].submit(self._compute, case, second)
 
@@ -246,15 +252,51 @@ class Reference:
             out.replace(folder / "expected.bin")
         finally:
             out.unlink(missing_ok=True)
-        if not expected.disagreement:  # a disagreement is never cached
+        self._remember(folder, expected)
+        return expected
+
+    def _whole(self, case: Case) -> Expected:
+        from harness import whole_pass  # its runners know of this module
+
+        begin = time.perf_counter()
+        first, other = (whole_pass.told_by(name, case, self._closing) for name in MODULES)
+        self.computing_s += time.perf_counter() - begin
+        (raw, dims), (raw_2, dims_2) = (whole_pass.canonical(told.values()) for told in (first, other))
+        element = base(case.kernel).output.element
+        expected = Expected(
+            case=case.id,
+            version=case.version,
+            element=element,
+            dims=dims,
+            digest=digest_bytes(element, dims, raw),
+            second=digest_bytes(element, dims_2, raw_2),
+            leaves_type=0,
+            inputs=self.inputs.of(case)[1],
+            seconds=round(time.perf_counter() - begin, 3),
+        )
+        stages = [(f"reference's {name}", digest, "second's", other.get(name)) for name, digest in first.items()]
+        fault = _first_difference(case, [*stages, *self._golden_claims(case, expected)])
+        expected = msgspec.structs.replace(expected, disagreement=fault)
+        folder = self._folder(case)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "expected.bin").write_bytes(raw)
+        self._remember(folder, expected)
+        return expected
+
+    def _remember(self, folder: Path, expected: Expected) -> None:
+        """Leave it in the cache, but for a disagreement."""
+        if not expected.disagreement:
             temporary = folder / "expected.json.part"
             temporary.write_bytes(msgspec.json.encode(expected))
             temporary.replace(folder / "expected.json")
-        return expected
+
+    def _golden_claims(self, case: Case, e: Expected) -> list[tuple[str, object, str, object]]:
+        golden = self.goldens.get(case.id, {})
+        same = golden.get("version") == case.version
+        return [("reference", e.digest, "committed golden digest", golden["digest"])] if same else []
 
     def _disagreement(self, case: Case, e: Expected, first: dict[str, Any], other: dict[str, Any]) -> str | None:
-        golden = self.goldens.get(case.id, {})
-        claims = [
+        claims: list[tuple[str, object, str, object]] = [
             ("reference", first["digest"], "its own output file", e.digest),
             ("reference", e.digest, "second", e.second),
             (
@@ -267,12 +309,7 @@ class Reference:
         for name, digest in e.inputs.items():
             claims.append((f"harness's input {name}", digest, "reference's", first["input_digests"][name]))
             claims.append((f"harness's input {name}", digest, "second's", other["input_digests"][name]))
-        if golden.get("version") == case.version:
-            claims.append(("reference", e.digest, "committed golden digest", golden["digest"]))
-        for name, value, against, other_value in claims:
-            if value != other_value:
-                return f"{case.id}: {name} {value} != {against} {other_value}"
-        return None
+        return _first_difference(case, [*claims, *self._golden_claims(case, e)])
 
     def _read(self, case: Case) -> Expected | None:
         """The cached answer, if it is whole: its bytes still have its digest, and the golden digest is the same."""
@@ -287,6 +324,13 @@ class Reference:
         if known.case != case.id or digest != known.digest or known.second != digest or wrong_golden:
             return None
         return known
+
+
+def _first_difference(case: Case, claims: Iterable[tuple[str, object, str, object]]) -> str | None:
+    for name, value, against, other in claims:
+        if value != other:
+            return f"{case.id}: {name} {value} != {against} {other}"
+    return None
 
 
 def load_goldens() -> dict[str, dict[str, str]]:

@@ -3,8 +3,8 @@
 import json
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from harness.devices import Device
 from harness.digest import digest_bytes
 from harness.errors import InputRefused, InternalError, UsageError
 from harness.kernels import KERNELS
+from harness.lane import Budgets
 from harness.process import environment, python
 from harness.profiles import REFERENCES, Profile
 from harness.schedules import NAMES
@@ -112,16 +113,16 @@ class ReferenceRunner:
         return self._ask(request, "token", lambda answer: seen(answer["token"]))
 
     def _ask(self, request: dict[str, Any], step: str, seen: Callable[[dict[str, Any]], None]) -> Finished:
-        answers = self._answers(request | {"profile": self.profile.name, "model": self.model})
-        sha256 = next(answers)["model_sha256"]
-        for answer in answers:
-            if step in answer:
-                seen(answer)
-            else:
-                return Finished(sha256, answer["greedy"], answer["seconds"])
+        with closing(self._answers(request | {"profile": self.profile.name, "model": self.model})) as answers:
+            sha256 = next(answers)["model_sha256"]
+            for answer in answers:
+                if step in answer:
+                    seen(answer)
+                else:
+                    return Finished(sha256, answer["greedy"], answer["seconds"])
         raise InternalError(f"the {self.id} process ended in the middle of its answer")
 
-    def _answers(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def _answers(self, request: dict[str, Any]) -> Generator[dict[str, Any], None, None]:
         command = python(f"{REFERENCES[self.id]}.forward")
         pipe = subprocess.PIPE
         with subprocess.Popen(command, env=environment({}), stdin=pipe, stdout=pipe, text=True) as process:
@@ -142,7 +143,7 @@ class ReferenceRunner:
 
 @dataclass(frozen=True)
 class DeviceRunner:
-    """A device, whose kernels make each stage."""
+    """A device, whose kernels make each stage. `budgets`, `locked`: see `Session`."""
 
     device: Device
     profile: Profile
@@ -151,6 +152,8 @@ class DeviceRunner:
     schedule: str
     variant: str = "base"
     resident: int = RESIDENT_BYTES
+    budgets: Budgets | None = None
+    locked: bool = False
 
     @property
     def id(self) -> str:
@@ -209,7 +212,8 @@ class DeviceRunner:
     @contextmanager
     def _opened(self) -> Iterator[tuple[Any, Any]]:
         model = self.loaded
-        with Session(self.device, self.schedule, variant=self.variant, resident=self.resident) as session:
+        opened = Session(self.device, self.schedule, self.budgets, self.variant, self.resident, self.locked)
+        with opened as session:
             yield self.passes.OnDevice(session, model, self.resident), model
 
 

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
 from pathlib import Path
 
+from harness import kernels
 from harness.devices import Device
 from harness.errors import Incomplete
 from harness.findings import Findings
@@ -22,6 +23,7 @@ from harness.records import Key
 from harness.reference import Reference
 from harness.tasks import Queue, Task
 from harness.verdicts import Result
+from harness.whole_pass import WholePasses
 
 LANES = 4
 """Lanes of a device at most, where nobody says how many."""
@@ -60,16 +62,17 @@ class DeviceRun:
 
         The caller holds the host's device lock. Tensors and artefacts of failures go into the folder `failures`. Raises Incomplete.
         """
-        findings, begin = self.findings, time.monotonic()
+        findings = self.findings
         findings.begin(journal, failures, progress)
         for known in finished.values():  # first of all, so that every record stands alone, whenever it ends
             findings.keep(known)
         left = [Task(t.case, t.role, [r for r in t.runs if (t.role, str(r)) not in finished]) for t in todo]
         folder = Path(tempfile.mkdtemp(prefix="samebits-run-"))
         try:
-            count = self.lanes(sum(len(task.runs) for task in left))
-            self._work([self._lane(folder / str(n)) for n in range(count)], Queue(left))
-            self.worker_s = count * (time.monotonic() - begin)
+            whole = [task for task in left if kernels.base(task.case.kernel).whole]
+            rest = [task for task in left if task not in whole]
+            count = self.lanes(sum(len(task.runs) for task in rest))
+            self._work([self._lane(folder / str(n)) for n in range(count)], Queue(rest), whole)
         except OSError as e:
             what = f"{e.strerror or e}{f': {e.filename}' if e.filename else ''}"
             raise Incomplete(
@@ -96,13 +99,20 @@ class DeviceRun:
         folder.mkdir()
         return Lane(self.findings, folder, self.budgets, self.memory_limit)
 
-    def _work(self, lanes: Sequence[Lane], queue: Queue) -> None:
-        """Each lane in a thread, which outlives its workers; an interrupt, or a fault of this host, stops them all."""
+    def _work(self, lanes: Sequence[Lane], queue: Queue, whole: Sequence[Task]) -> None:
+        """Each lane in a thread, which outlives its workers; an interrupt, or a fault of this host, stops them all.
+
+        Then whole passes, which have the device for themselves.
+        """
+        begin = time.monotonic()
         with ThreadPoolExecutor(len(lanes), thread_name_prefix="lane") as threads:
             try:
                 jobs = [threads.submit(lane.work, partial(self._take, queue, n)) for n, lane in enumerate(lanes)]
                 for job in as_completed(jobs):
                     job.result()
+                lanes_done = time.monotonic()
+                WholePasses(self.findings, self.budgets).work(whole)
+                self.worker_s = len(lanes) * (lanes_done - begin) + time.monotonic() - lanes_done
             finally:
                 self.findings.stopped.set()
                 for lane in lanes:

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from harness.kernels import FAMILY_OF, KERNELS
+from harness.kernels import FAMILY_OF, KERNELS, WHOLE
 from harness.matrix import CONTROL, control, kernel_of, latest
 from harness.profiles import PROFILES, Profile
 from harness.records import Run
@@ -16,8 +16,8 @@ PROFILE_OF = {
     for profile in PROFILES.values()
     for kernels in profile.operations.values()
     for kernel in kernels
-}
-"""Kernel -> the profile that it is part of."""
+} | {name: entry.whole.profile for name, entry in WHOLE.items() if entry.whole}
+"""Kernel, or whole pass -> the profile that it is part of."""
 
 
 def row_name(run: Run) -> str:
@@ -74,7 +74,7 @@ def pivot(runs: Sequence[Run], by_kernel: bool = False) -> Any:
     table["column"] = [name(kernel, variant) for kernel, variant in zip(table["kernel"], table["variant"], strict=True)]
     # Cells are texts, so that what has no data says so and is never a number.
     cells = table.groupby(["device", "column"], sort=False)["verdict"].agg(_cell)
-    order = dict.fromkeys([name(k.name, k.variant) for k in KERNELS] + list(table["column"]))
+    order = dict.fromkeys([name(k.name, k.variant) for k in (*KERNELS, *WHOLE.values())] + list(table["column"]))
     wide = cells.unstack("column").reindex(columns=[c for c in order if c in set(table["column"])]).fillna("no data")
     for title in {"control", f"{CONTROL} base"} & set(wide.columns):
         wide[title] = [
@@ -84,7 +84,7 @@ def pivot(runs: Sequence[Run], by_kernel: bool = False) -> Any:
         mine = table[table["profile"] == profile.name]
         if not mine.empty:
             words = {
-                row: profile_cell(profile, zip(lines["kernel"], lines["verdict"], strict=True))
+                row: profile_cell(profile, zip(lines["case"], lines["verdict"], strict=True))
                 for row, lines in mine.groupby("device", sort=False)
             }
             wide[profile.name] = [words.get(row, "no data") for row in wide.index]
@@ -92,13 +92,21 @@ def pivot(runs: Sequence[Run], by_kernel: bool = False) -> Any:
 
 
 def profile_cell(profile: Profile, results: Iterable[tuple[str, str]]) -> str:
-    """What `results`, kernels with a verdict each, say of a profile: `11 of 11 operations match`, faults in front.
+    """What `results`, cases with a verdict each, say of a profile, faults in front: `11 of 11 operations match; whole passes
+    of 4, 28 tokens match`.
 
-    An operation is worth its worst verdict; a form of it that the device lacks takes nothing from one that it has.
+    An operation is worth its worst verdict; a form of it that the device lacks takes nothing from one that it has. So are
+    whole passes over so many tokens.
     """
     verdicts: dict[str, list[str]] = defaultdict(list)
-    for kernel, verdict in results:
-        verdicts[kernel].append(verdict)
+    lengths: dict[int, list[str]] = defaultdict(list)
+    for case, verdict in results:
+        verdicts[kernel_of(case)].append(verdict)
+        if kernel_of(case) in WHOLE and (length := re.search(r";t=(\d+);", case)):
+            lengths[int(length[1])].append(verdict)
+    whole: dict[str, list[str]] = defaultdict(list)
+    for t in sorted(lengths):
+        whole[worst(lengths[t])].append(str(t))
     by_word: dict[str, list[str]] = defaultdict(list)
     for operation, kernels in profile.operations.items():
         if found := [verdict for kernel in kernels for verdict in verdicts.get(kernel, ())]:
@@ -106,7 +114,11 @@ def profile_cell(profile: Profile, results: Iterable[tuple[str, str]]) -> str:
     good = "compiled" if "compiled" in by_word and "match" not in by_word else "match"
     faults = sorted((word for word in by_word if word != good), key=SEVERITY.__getitem__)
     parts = [f"{word} in {', '.join(by_word[word])}" for word in faults]
-    return "; ".join([*parts, f"{len(by_word[good])} of {len(profile.operations)} operations {good}"])
+    if by_word:
+        parts.append(f"{len(by_word[good])} of {len(profile.operations)} operations {good}")
+    passes = {word: f"of {', '.join(whole[word])} tokens" for word in sorted(whole, key=SEVERITY.__getitem__)}
+    matched = [f"whole passes {passes.pop('match')} match"] if "match" in passes else []
+    return "; ".join([*(f"{word} in whole passes {of}" for word, of in passes.items()), *parts, *matched])
 
 
 def control_cell(verdicts: str, runs: Sequence[Run]) -> str:

@@ -38,11 +38,16 @@ def tasks(selections: Iterable[Selection], language: kernels.Language) -> list[T
     """What a device has to do for `selections`: first each kernel's checks, then the cases.
 
     The checks: the known-answer self-test under every schedule and variant that is wanted, and each variant's known-bad twin.
+    Those of a whole pass are its kernels'.
     """
     cases = [Task(s.case, "case", runs) for s in selections if (runs := s.runs(language))]
     found: list[Task] = []
-    for kernel in dict.fromkeys(task.case.kernel for task in cases):
-        wanted = {(r.schedule, r.variant): None for t in cases if t.case.kernel == kernel for r in t.runs}
+    programs: dict[str, dict[tuple[str, str], None]] = {}
+    for task in cases:
+        for run in task.runs:
+            for kernel, schedule in kernels.parts(task.case.kernel, run.schedule):
+                programs.setdefault(kernel, {})[schedule, run.variant] = None
+    for kernel, wanted in programs.items():
         if kernels.base(kernel).control:  # nothing is right or wrong there
             continue
         test = presets.SELF_TEST[kernel]

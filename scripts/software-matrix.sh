@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # The rows of CI: software devices, each under a preset that fits its speed, as records in one folder.
 #
-#   software-matrix.sh OUT [quick|full|tiny ...]      all three where none is named
+#   software-matrix.sh OUT [quick|full|pass|tiny ...]      all four where none is named
 #
 #   quick   every device of the machine that is run unnamed
 #   full    the fast ones
+#   pass    of `full`, the whole pass over 4 tokens of a released model, under two schedules, on those that are slower
 #   tiny    compile-only rows and sanitizer builds; of Oclgrind and PoCL's single methods, which are slow simulators or compilers,
 #           each kernel's checks and first case, under one schedule (`tree` where it has that: the most barriers). PoCL's
 #           method repl copies a program for every work-item, and takes a minute for one of attention: the linear kernels only
@@ -12,9 +13,12 @@
 # SAMEBITS names the command (samebits), PYTHON an interpreter (python3). All is run whatever comes of it; exits with the worst code, as docs/design.md ranks them.
 set -euo pipefail
 
-full=(opencl:intel-cpu opencl:pocl)
+full=(opencl:intel-cpu opencl:pocl cuda_host:g++)
+pass=(lavapipe opengl:llvmpipe swiftshader opencl:rusticl)
 tiny=(nvrtc hiprtc cuda_host:g++-asan cuda_host:clang++-asan)
 first=(opencl:oclgrind opencl:pocl-loops opencl:pocl-loopvec)
+
+four='pass_dyadic_q16;t=4;dist=document;seed=0;model=smollm2-135m-q4_1'
 
 smallest='
 import json, sys
@@ -25,7 +29,7 @@ for kernel, case in {case["kernel"]: case for case in reversed(json.load(sys.std
 samebits=${SAMEBITS:-samebits}
 out=${1:?software-matrix needs a folder}
 shift
-[ $# -gt 0 ] || set -- quick full tiny
+[ $# -gt 0 ] || set -- quick full pass tiny
 
 codes=()
 gate() {
@@ -42,6 +46,10 @@ for preset in "$@"; do
     case $preset in
         quick) gate --preset quick ;;
         full) mapfile -t devices < <(named "${full[@]}"); gate --preset full "${devices[@]}" ;;
+        pass)
+            mapfile -t devices < <(named "${pass[@]}")
+            gate --preset full "${devices[@]}" --case "$four;schedule=forward" --case "$four;schedule=tree"
+            ;;
         tiny)
             mapfile -t devices < <(named "${tiny[@]}")
             gate --preset tiny "${devices[@]}"
@@ -51,7 +59,7 @@ for preset in "$@"; do
             mapfile -t cases < <(printf '%s\n' "${cases[@]}" | grep --no-group-separator -B1 '^linear_')
             gate --preset tiny --device opencl:pocl-repl "${cases[@]}"
             ;;
-        *) echo "software-matrix: no rows for preset '$preset'; there are quick, full, tiny" >&2; exit 2 ;;
+        *) echo "software-matrix: no rows for preset '$preset'; there are quick, full, pass, tiny" >&2; exit 2 ;;
     esac
 done
 for code in 5 1 4 3 2; do

@@ -218,7 +218,7 @@ def test_a_profile_without_kernels_runs_on_the_references_alone():
 class ExactSession(ExactDevice):
     """As a session is opened."""
 
-    def __init__(self, device, schedule, variant, resident):
+    def __init__(self, *_):
         super().__init__(self.spoiled)
 
     @staticmethod

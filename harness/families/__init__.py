@@ -2,7 +2,8 @@
 
 SELF_TESTS: kernel -> its known-answer case; the known-bad twin (the last term left out) must mismatch on it.
 `cases(preset, seed)`: the family's share of `tiny`, `quick` or `full`, which holds `quick`; `soak` is one round of
-`full` and what counts towards its 10^9 elements. Cases of released models stand in `full` under seed 0 only.
+`full` and what counts towards its 10^9 elements. Cases of released models stand in `full` under seed 0 only, but for whole
+passes, which take another prompt under each seed.
 """
 
 from collections.abc import Iterable, Sequence

@@ -9,7 +9,7 @@ from typing import Any
 from harness import backends, matrix, presets
 from harness import table as tables
 from harness.devices import Device
-from harness.kernels import KERNELS
+from harness.kernels import KERNELS, WHOLE
 from harness.matrix import Failure, Gate, Row
 from harness.profiles import PROFILES
 from harness.records import Run, unit
@@ -175,26 +175,30 @@ def to_markdown(gate: Gate, runs: Sequence[Run]) -> str:
 
 
 def readme_table(runs: Sequence[Run]) -> str:
-    """The README's matrix, from records alone: families of kernels and profiles, each device under its largest preset."""
+    """The README's matrix, from records alone: families of kernels and profiles, each device under its largest preset.
+
+    A preset of which a device ran selected cases alone shows only where it ran none whole; but its whole passes always do.
+    """
     rank = {name: place for place, name in enumerate(presets.VERSION)}
     by_device: dict[tuple[str | None, ...], list[Run]] = defaultdict(list)
     for run in matrix.latest(runs):
         by_device[unit(run.header.device)].append(run)
     apis = list(backends.REGISTRY)
-    order = [*dict.fromkeys(tables.column(k.name) for k in KERNELS), *PROFILES]
+    order = [*dict.fromkeys(tables.column(k.name) for k in (*KERNELS, *WHOLE.values())), *PROFILES]
     lines, seen = [], set()
     for group in by_device.values():
-        preset = max((run.header.preset for run in group), key=lambda name: rank.get(name, -1))
-        mine = [run for run in group if run.header.preset == preset]
+        entire = [run for run in group if not run.header.options.get("cases")] or group
+        preset = max((run.header.preset for run in entire), key=lambda name: rank.get(name, -1))
+        mine = [run for run in entire if run.header.preset == preset]
+        beyond = _whole_passes([run for run in group if run not in mine], {r.run for run in mine for r in run.results})
         counts: dict[str, Counter[str]] = defaultdict(Counter)
         by_profile: dict[str, list[tuple[str, str]]] = defaultdict(list)
-        for run in mine:
-            for r in run.results:
-                if r.role == "case":
-                    kernel = matrix.kernel_of(r.case)
-                    counts[tables.column(kernel)][r.verdict] += 1
-                    if kernel in tables.PROFILE_OF:
-                        by_profile[tables.PROFILE_OF[kernel]].append((kernel, r.verdict))
+        for r in [*(r for run in mine for r in run.results), *beyond]:
+            if r.role == "case":
+                kernel = matrix.kernel_of(r.case)
+                counts[tables.column(kernel)][r.verdict] += 1
+                if kernel in tables.PROFILE_OF:
+                    by_profile[tables.PROFILE_OF[kernel]].append((r.case, r.verdict))
         tallies = {column: _tally(count) for column, count in counts.items()}
         tallies |= {name: tables.profile_cell(PROFILES[name], found) for name, found in by_profile.items()}
         if "control" in tallies:
@@ -222,6 +226,15 @@ def readme_table(runs: Sequence[Run]) -> str:
         for _, d, header, preset, void, tallies in sorted(lines, key=lambda line: (line[0], line[1].id))
     ]
     return _markdown(["device", "name", "driver", "date", "preset", *columns], body)
+
+
+def _whole_passes(runs: Sequence[Run], known: set[str]) -> list[Result]:
+    """The whole passes among the results of `runs`, of each run key the newest, but for what is `known`."""
+    found: dict[str, Result] = {}
+    for run in sorted(runs, key=lambda run: run.header.started):
+        if not run.voids:
+            found |= {r.run: r for r in run.results if r.role == "case" and matrix.kernel_of(r.case) in WHOLE}
+    return [r for key, r in found.items() if key not in known]
 
 
 def _tally(counts: Counter[str]) -> str:

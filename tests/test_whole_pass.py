@@ -1,0 +1,385 @@
+"""Whole passes as cases, on a tiny model: gates over a mock device whose sessions compute exactly, and all that goes wrong."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+import tiny_models as tiny
+from exact_device import ExactDevice
+from mock_gates import gate_on
+from record_maker import DEVICE, header, result
+
+from cpu_ref import dyadic_q16 as reference
+from harness import (
+    cases,
+    device_session,
+    kernels,
+    matrix,
+    models,
+    presets,
+    profiles,
+    report,
+    runners,
+    selections,
+    table,
+    whole_pass,
+)
+from harness.cases import parse_case
+from harness.errors import DeviceFailed, InputRefused, UsageError
+from harness.families import whole
+from harness.gate import Outcome
+from harness.goldens import derive
+from harness.models import Model
+from harness.records import Footer, Run
+from harness.report.junit import write_junit
+from harness.schedules import NAMES
+from harness.selections import Shard
+from harness.tasks import tasks
+from harness.verdicts import Result
+
+TINY = "pass_dyadic_q16;t=3;dist=licence;seed=2;model=tiny"
+FORWARD, TREE = (f"{TINY};schedule={schedule};variant=base" for schedule in ("forward", "tree"))
+IDS = [11, 39, 0]
+Spoil = Callable[[str, dict[str, np.ndarray]], dict[str, np.ndarray]]
+
+
+@pytest.fixture
+def tiny_model(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A released model of 2 layers and 40 ids, and a licence in those; sessions on exact kernels."""
+    path = tiny.write(here / "tiny.gguf")
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    monkeypatch.setitem(models.MODELS, "tiny", Model("tiny", path.name, path.stat().st_size, sha256, "x==1", path.name))
+    monkeypatch.setenv("SAMEBITS_MODELS", str(here))
+    models.verified.cache_clear()
+    ids = [3, 5, *IDS, *(i % 40 for i in range(507))]
+    (here / "ids.json").write_text(json.dumps({"ids": ids}))
+    monkeypatch.setattr(whole, "data_file", lambda name: here / "ids.json")
+    monkeypatch.setattr(runners, "Session", session())
+    return path
+
+
+def session(spoil: Spoil | None = None) -> Any:
+    """In the place of `Session`."""
+
+    @contextmanager
+    def opened(*_: object) -> Iterator[ExactDevice]:
+        yield ExactDevice(spoil)
+
+    return opened
+
+
+def broken(*faults: DeviceFailed) -> Any:
+    """Sessions that end so, one after the other."""
+    left = list(faults)
+
+    def opened(*_: object) -> Any:
+        raise left.pop(0)
+
+    return opened
+
+
+def passes(outcome: Outcome) -> dict[str, Result]:
+    """The results of whole passes by schedule."""
+    (run,) = matrix.latest(outcome.runs())
+    return {r.schedule: r for r in run.results if r.role == "case"}
+
+
+def gate_of(here: Path, patch: pytest.MonkeyPatch, *cases: str, **more: Any) -> Outcome:
+    return gate_on(["match"], here, patch, cases=cases or [FORWARD], **more)
+
+
+def test_a_pass_that_is_right_matches_under_every_schedule(
+    tiny_model: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Held to both implementations by the digest of the told stages; the second time neither is asked again."""
+    outcome = gate_of(here, monkeypatch, TINY)
+    found = passes(outcome)
+    assert list(found) == list(NAMES)
+    told = [s for s in reference.run(reference.load(str(tiny_model)), IDS) if s[0] in
+            ("embed", "l0.x", "l1.x", "hidden", "logits", "greedy")]  # fmt: skip
+    for r in found.values():
+        assert r.verdict == "match" and r.digest == r.expected == r.second and r.digest
+        assert r.elements == sum(len(values) for _, _, values in told)
+    monkeypatch.setattr(whole_pass, "told_by", None)
+    assert passes(gate_of(here, monkeypatch, TINY)).keys() == found.keys()
+    runs = outcome.runs()
+    assert table.pivot(runs)["dyadic-q16"].iloc[0].endswith("whole passes of 3 tokens match")
+    write_junit(here / "x.xml", matrix.judge(runs), runs)
+    assert FORWARD in (here / "x.xml").read_text()
+
+
+def test_its_kernels_are_checked_with_it(tiny_model: Path) -> None:
+    """Self-test and known-bad twin of each, under the schedules of the pass where the kernel has them: a gate rests on them."""
+    found = tasks(selections.of_selectors([TREE]), "opencl")
+    names = kernels.base("pass_dyadic_q16").whole.kernels  # type: ignore[union-attr]
+    assert {t.case.kernel for t in found if t.role == "self-test"} == set(names)
+    assert {t.case.kernel for t in found if t.role == "known-bad"} == set(names)
+    orders = {t.case.kernel: {r.schedule for r in t.runs} for t in found if t.role == "self-test"}
+    assert orders["linear_q8_0"] == {"tree"} and orders["gate"] == {"forward"}
+    planned = found[-1].planned("opencl")[0]
+    assert (
+        planned.kernel_hash != tasks(selections.of_selectors([FORWARD]), "opencl")[-1].planned("opencl")[0].kernel_hash
+    )
+
+
+def test_a_match_without_the_checks_of_its_kernels_is_no_evidence(tiny_model: Path) -> None:
+    """The gate asks for them by name."""
+    digest = "a" * 64
+    run = run_of(result(FORWARD, digest=digest, expected=digest, second=digest))
+    said = [s for s in matrix.judge([run]).missing if "known-bad twin" in s]
+    assert "rmsnorm" in said[0] and "pass_dyadic_q16" not in said[0]
+
+
+def test_a_pass_calls_no_kernel_that_its_entry_does_not_name(tiny_model: Path) -> None:
+    """Else the kernel hash and the checks would miss it. And every operation of the profile is named."""
+    module = whole_pass.passes.find(profiles.find("dyadic-q16"))
+    assert module
+    device = ExactDevice()
+    list(module.OnDevice(device, module.load(str(tiny_model))).run(IDS, module.Cache(3)))
+    names = set(kernels.base("pass_dyadic_q16").whole.kernels)  # type: ignore[union-attr]
+    assert {step.entry.name for s in device.submissions for step in s.steps} <= names
+    assert {k for there in profiles.find("dyadic-q16").operations.values() for k in there} <= names
+
+
+def spoiled(label: str, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """One bit of an activation, deep in the second layer."""
+    if label == "l1.mix":
+        wrong = inputs["v"].copy()
+        wrong[0] ^= 1 << 14
+        return inputs | {"v": wrong}
+    return inputs
+
+
+def test_a_wrong_pass_names_layer_operation_element_and_both_values(
+    tiny_model: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the command that repeats it alone."""
+    monkeypatch.setattr(runners, "Session", session(spoiled))
+    outcome = gate_of(here, monkeypatch)
+    r = passes(outcome)["forward"]
+    right = {name: values for name, _, values in reference.run(reference.load(str(tiny_model)), IDS)}
+    assert r.verdict == "mismatch" and r.digest != r.expected and r.detail
+    assert r.detail.startswith("layer 1, op mix, l1.mix[0, 0] = ")
+    assert f", expected {right['l1.mix'][0]}; " in r.detail and f"= {right['l1.mix'][0]}," not in r.detail
+    command = "samebits forward tiny.gguf --profile dyadic-q16 --tokens 11,39,0 --schedule forward --device reference"
+    assert r.detail.endswith(f"{command} --device mock:match:0")
+    assert r.repeat == f"samebits run --device mock:match:0 --case '{FORWARD}'"
+    assert matrix.judge(outcome.runs()).gate == "FAIL"
+
+
+def test_a_pass_that_is_wrong_once_is_not_deterministic(
+    tiny_model: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is done again to name the first wrong bit is right then."""
+    once = iter([spoiled])
+    monkeypatch.setattr(runners, "Session", lambda *given: session(next(once, None))(*given))
+    r = passes(gate_of(here, monkeypatch))["forward"]
+    assert r.verdict == "nondeterministic" and r.detail and r.detail.startswith("l1.x was wrong, and right when")
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    ["crash", "timeout", "device-lost", "compile-error", "launch-error", "unsupported", "sanitizer", "mismatch"],
+)
+def test_a_device_that_ends_a_pass_gets_the_verdict_on_how(
+    tiny_model: Path, here: Path, monkeypatch: pytest.MonkeyPatch, verdict: str
+) -> None:
+    """The next pass has its own chance."""
+    sessions = iter([broken(DeviceFailed("mock:match:0: l1.q: it ended", verdict, "run")), session()])
+    monkeypatch.setattr(runners, "Session", lambda *given: next(sessions)(*given))
+    found = passes(gate_of(here, monkeypatch, FORWARD, TREE))
+    assert (found["forward"].verdict, found["forward"].phase) == (verdict, "run")
+    assert found["forward"].detail == "mock:match:0: l1.q: it ended" and found["tree"].verdict == "match"
+
+
+def test_three_losses_set_the_device_aside(tiny_model: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for kernels."""
+    monkeypatch.setattr(runners, "Session", broken(*[DeviceFailed("it crashed", "crash", "run")] * 3))
+    found = passes(gate_of(here, monkeypatch, TINY))
+    assert [r.verdict for r in found.values()] == ["crash"] * 3 + ["not-run"] * 2
+    assert "set aside after 3 losses" in str(found["tree"].detail)
+
+
+def test_a_nonce_that_does_not_come_back_makes_the_run_void(
+    tiny_model: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not a kernel that was compiled in this run."""
+    monkeypatch.setattr(runners, "Session", broken(DeviceFailed("the compiled nonce did not come back", "void", "run")))
+    outcome = gate_of(here, monkeypatch)
+    assert matrix.judge(outcome.runs()).gate == "VOID" and passes(outcome)["forward"].verdict == "not-run"
+
+
+def test_where_reference_and_second_disagree_all_runs_are_void(
+    tiny_model: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody knows what is right then; and it is not kept."""
+    honest = whole_pass.told_by
+
+    def lying(name: str, *given: Any) -> dict[str, str]:
+        return honest(name, *given) | ({"l1.x": "a" * 64} if name == "second" else {})
+
+    monkeypatch.setenv("SAMEBITS_CACHE_DIR", str(here / "own"))
+    monkeypatch.setattr(whole_pass, "told_by", lying)
+    outcome = gate_of(here, monkeypatch)
+    (run,) = outcome.runs()
+    assert run.voids[0].everywhere and "reference's l1.x" in run.voids[0].reason
+    assert matrix.judge([run]).gate == "VOID" and not list((here / "own").rglob("expected.json"))
+
+
+def test_a_golden_digest_holds_the_reference(tiny_model: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of kernels: a changed answer of the same case version is no answer."""
+    case = parse_case(TINY)
+    golden = {TINY: {"version": case.version, "digest": "b" * 64}}
+    monkeypatch.setattr("harness.reference.load_goldens", lambda: golden)
+    (wrong,) = derive([case], cached=True, check=False, write=False, tell=lambda line: None)
+    assert "committed golden digest " + "b" * 64 in wrong
+
+
+def test_a_device_that_is_too_small_does_not_support_it(
+    tiny_model: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the estimate, before anything runs."""
+
+    def refuse(*_: object) -> None:
+        raise InputRefused("mock:match:0: too large: the pass takes 2 GiB")
+
+    monkeypatch.setattr(runners.memory, "check", refuse)
+    monkeypatch.setattr(runners, "Session", broken())
+    r = passes(gate_of(here, monkeypatch))["forward"]
+    assert (r.verdict, r.detail) == ("unsupported", "mock:match:0: too large: the pass takes 2 GiB")
+
+
+def test_a_device_that_only_compiles_runs_no_pass(
+    tiny_model: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runners, "Session", broken())
+    outcome = gate_on(["compile-only"], here, monkeypatch, cases=[FORWARD])
+    assert passes(outcome)["forward"].verdict == "unsupported"
+
+
+def test_a_missing_model_is_refused_before_anything_runs(
+    tiny_model: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the mend, as for cases on single tensors of it."""
+    tiny_model.unlink()
+    with pytest.raises(InputRefused, match=r"tiny.gguf.*samebits fetch-model"):
+        gate_of(here, monkeypatch)
+    assert not list(here.rglob("*.jsonl*"))
+
+
+def test_an_interrupted_run_goes_on_with_the_passes_that_it_lacks(
+    tiny_model: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is done is carried over, and no pass is done twice."""
+    opened: list[object] = []
+
+    def counting(*given: Any) -> Any:
+        opened.append(given[1])
+        if len(opened) == 2:
+            raise KeyboardInterrupt
+        return session()(*given)
+
+    monkeypatch.setattr(runners, "Session", counting)
+    first = gate_of(here, monkeypatch, FORWARD, TREE)
+    assert first.interrupted and [r.verdict for r in passes(first).values()] == ["match", "not-run"]
+    again = gate_of(here, monkeypatch, FORWARD, TREE, resume=first.gate_run)
+    assert [r.verdict for r in passes(again).values()] == ["match", "match"] and opened == ["forward", "tree", "tree"]
+
+
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        ("pass_dyadic_q16;t=5;dist=document;seed=0;model=tiny", "the document's vector is t=4, seed=0"),
+        ("pass_dyadic_q16;t=4;dist=document;seed=1;model=tiny", "the document's vector is t=4, seed=0"),
+        ("pass_dyadic_q16;t=513;dist=licence;seed=0;model=tiny", "t is at most 512"),
+        ("pass_dyadic_q16;t=4;dist=licence;seed=0", "a whole pass has model= and no tensor="),
+        ("pass_dyadic_q16;t=4;dist=licence;seed=0;model=tiny;tensor=x", "a whole pass has model= and no tensor="),
+        ("pass_dyadic_q16;t=4;dist=licence;seed=0;model=huge", "unknown model 'huge'"),
+        ("pass_dyadic_q16;t=4;dist=full;seed=0;model=tiny", "no distribution 'full'"),
+        (f"{TINY};schedule=forward;variant=int64", "kernel 'pass_dyadic_q16' has no variant 'int64'; it has base"),
+    ],
+)
+def test_what_is_no_pass_is_refused(tiny_model: Path, case: str, said: str) -> None:
+    """One line."""
+    with pytest.raises(UsageError, match=said):
+        selections.of_selectors([case])
+
+
+def test_full_holds_two_passes_and_soak_takes_other_prompts() -> None:
+    """No two of the first 500 rounds of a soak have the same 4 tokens in the same place; other presets have none."""
+    held = {p: [c for c in presets.cases(p) if c.kernel in kernels.WHOLE] for p in presets.VERSION}
+    assert [(c.dims["t"], c.dist) for c in held["full"]] == [(4, "document"), (28, "licence")]
+    assert not held["tiny"] and not held["quick"] and [c.seed for c in held["soak"]] == [1]
+    licence = json.loads((Path(__file__).parent / "data/licence-512.json").read_text())["ids"]
+    rounds = [next(c for c in whole.cases("soak", seed)) for seed in range(1, 500)]
+    assert [whole.tokens(c) for c in rounds] == [licence[seed : seed + 4] for seed in range(1, 500)]
+    assert whole.tokens(held["full"][1]) == licence[:28] and whole.tokens(held["full"][0]) == [504, 1108, 282, 15328]
+    assert presets.holding(held["full"][0]) == ["full"]
+
+
+def test_a_case_version_is_of_profile_model_and_tokens(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The id names the model, but not which bytes, nor which words of the licence."""
+    case = parse_case(TINY)
+    body = whole.identity(case)
+    assert body["tokens"] == "11,39,0" and body["model"] == models.MODELS["tiny"].sha256
+    assert body["profile"] == profiles.find("dyadic-q16").profile_id
+    before = case.version
+    for name in body:
+        changed = body | {name: "other"}
+        monkeypatch.setattr(whole, "identity", lambda _, changed=changed: changed)
+        cases._also.cache_clear()
+        assert case.version != before
+    cases._also.cache_clear()
+
+
+def test_a_shard_holds_a_part_of_the_passes(tiny_model: Path) -> None:
+    """By the run key's hash, as of kernels."""
+    shards = [selections.chosen("full", [TINY], Shard(n, 3)) for n in (1, 2, 3)]
+    found = [str(run) for (selection,) in shards for run in selection.runs("cuda")]
+    assert sorted(found) == sorted(f"{TINY};schedule={schedule};variant=base" for schedule in NAMES)
+    assert all(len(selection.runs("cuda")) < len(NAMES) for (selection,) in shards)
+
+
+def run_of(*results: Result, preset: str = "full", cases: str = "", name: str = "vulkan:a:0") -> Run:
+    described = msgspec.structs.replace(DEVICE, id=name)
+    made = msgspec.structs.replace(
+        header(), device=described, preset=preset, run_id=f"{name} {preset}", options={"cases": cases} if cases else {}
+    )
+    return Run(made, results, (), Footer(made.started, {}, True, None), (), Path("x.jsonl.gz"), "0" * 64)
+
+
+def test_the_readme_shows_a_whole_preset_and_the_passes_of_a_part_beside_it() -> None:
+    """A few selected cases of `full` do not hide what a device did of `quick`."""
+    gemm = "gemm_i32;m=1;n=1;k=1;dist=full;seed=0;schedule=tree;variant=base"
+    quick = run_of(of(gemm), preset="quick")
+    part = run_of(of(FORWARD), of(TREE, "mismatch"), cases=FORWARD)
+    head, _, row = report.readme_table([quick, part]).splitlines()
+    assert head == "| device | name | driver | date | preset | gemm | whole | dyadic-q16 |"
+    assert row.endswith("| quick 1 | 1 match | 1 mismatch, 1 match | mismatch in whole passes of 3 tokens |")
+    spoilt = dataclasses.replace(part, results=(of(FORWARD),))
+    assert report.readme_table([spoilt]).splitlines()[-1].endswith("| 1 match | whole passes of 3 tokens match |")
+    entire = run_of(of(gemm), of(FORWARD))
+    assert (
+        report.readme_table([entire, quick, part])
+        .splitlines()[-1]
+        .endswith("| full 1 | 1 match | 1 mismatch, 1 match | mismatch in whole passes of 3 tokens |")
+    )
+
+
+def of(run: str, verdict: str = "match") -> Result:
+    return msgspec.structs.replace(result(run, verdict), case=run.partition(";schedule=")[0])
+
+
+def test_a_pass_waits_for_no_lock(tiny_model: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gate holds it. A real session, on a mock that cannot compute all of a pass."""
+    monkeypatch.setattr(runners, "Session", device_session.Session)
+    monkeypatch.setattr(device_session, "device_lock", None)
+    r = passes(gate_of(here, monkeypatch))["forward"]
+    assert r.verdict == "unsupported" and r.phase == "compile" and "embedding_q8_0" in str(r.detail)
