@@ -38,21 +38,26 @@ def run(folder: Path, *arguments: str, codes: str = "") -> tuple[int, list[str]]
 def test_every_row_of_ci_is_asked_for_under_its_preset(tmp_path: Path) -> None:
     """Oclgrind and PoCL's methods get the first case of each kernel, the rest whole presets."""
     code, asked = run(tmp_path)
-    assert code == 0 and len(asked) == 5
+    assert code == 0 and len(asked) == 6
     assert asked[0] == "gate --out records --preset quick"
-    assert asked[1] == "gate --out records --preset full --device opencl:intel-cpu --device opencl:pocl"
-    assert asked[2].startswith(
+    named = "--device opencl:intel-cpu --device opencl:pocl --device cuda_host:g++"
+    assert asked[1] == f"gate --out records --preset full {named}"
+    slower = "--device lavapipe --device opengl:llvmpipe --device swiftshader --device opencl:rusticl"
+    four = next(c.id for c in presets.cases("full") if c.kernel in kernels.WHOLE and c.dims["t"] == 4)
+    passes = " ".join(f"--case {four};schedule={schedule}" for schedule in ("forward", "tree"))
+    assert asked[2] == f"gate --out records --preset full {slower} {passes}"
+    assert asked[3].startswith(
         "gate --out records --preset tiny --device nvrtc --device hiprtc --device cuda_host:g++-asan "
     )
     linear = [k for k in dict.fromkeys(c.kernel for c in presets.cases("tiny")) if k.startswith("linear_")]
-    assert asked[4].count(" --case linear_") == asked[4].count(" --case ") == len(linear)
+    assert asked[5].count(" --case linear_") == asked[5].count(" --case ") == len(linear)
     first = {case.kernel: case.id for case in reversed(presets.cases("tiny"))}
-    assert asked[3].startswith("gate --out records --preset tiny --device opencl:oclgrind --device opencl:pocl-loops ")
-    chosen = [word for word in asked[3].split() if ";schedule=" in word]
+    assert asked[4].startswith("gate --out records --preset tiny --device opencl:oclgrind --device opencl:pocl-loops ")
+    chosen = [word for word in asked[4].split() if ";schedule=" in word]
     assert sorted(word.partition(";schedule=")[0] for word in chosen) == sorted(first.values())
     for kernel in kernels.KERNELS:
-        named = f"{first[kernel.name]};schedule={'tree' if 'tree' in kernel.schedules else kernel.schedules[0]}"
-        assert kernel.variant != "base" or named in chosen
+        smallest = f"{first[kernel.name]};schedule={'tree' if 'tree' in kernel.schedules else kernel.schedules[0]}"
+        assert kernel.variant != "base" or smallest in chosen
 
 
 @pytest.mark.parametrize(
@@ -60,7 +65,7 @@ def test_every_row_of_ci_is_asked_for_under_its_preset(tmp_path: Path) -> None:
 )
 def test_all_is_run_and_the_worst_code_counts(tmp_path: Path, codes: str, worst: int) -> None:
     code, asked = run(tmp_path, codes=codes)
-    assert (code, len(asked)) == (worst, 5)
+    assert (code, len(asked)) == (worst, 6)
 
 
 def test_a_preset_without_rows_is_a_usage_error(tmp_path: Path) -> None:
