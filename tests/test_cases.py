@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from harness import kernels, presets
-from harness.cases import _rows_digest, parse_case, select
+from harness.cases import _also, parse_case, select
 from harness.errors import UsageError
 from harness.families import probe_rows
 from harness.kernels import KERNELS, Kernel, find
@@ -96,14 +96,14 @@ def test_the_version_of_a_probe_s_case_is_over_its_rows_and_its_operations(monke
     case = parse_case("probe_div;rows=2;dist=overflow;seed=0")
     before = case.version
     monkeypatch.setattr(probe_rows, "table", lambda kernel, distribution: ((2, (1, 1, 0, 0)), (3, (1, 2, 0, 0))))
-    _rows_digest.cache_clear()
+    _also.cache_clear()
     other_rows = case.version
     monkeypatch.undo()
     monkeypatch.setattr(kernels, "KERNELS", [_reordered(k) if k.name == "probe_div" else k for k in KERNELS])
-    _rows_digest.cache_clear()
+    _also.cache_clear()
     other_order = case.version
     monkeypatch.undo()
-    _rows_digest.cache_clear()
+    _also.cache_clear()
     assert case.version == before and len({before, other_rows, other_order}) == 3
 
 
