@@ -19,7 +19,10 @@ from cpu_ref import gguf_model
 from cpu_ref.digest import tensor_digest
 from cpu_ref.integers import write_signed
 from cpu_ref.second import dyadic_q16 as second
-from harness import models
+from harness import models, presets, profiles, whole_pass
+from harness.digest import digest_bytes
+from harness.reference import load_goldens
+from harness.runners import is_told
 
 TOKENS = [1, 2, 3, 39, 0, 5]
 IMPLEMENTATIONS = [reference, second]
@@ -200,7 +203,7 @@ def ask(module, *requests):
 
 @pytest.mark.parametrize("module", ["cpu_ref.forward", "cpu_ref.second.forward"])
 def test_the_documents_vector_and_28_tokens_of_the_real_model(module):
-    """Where SAMEBITS_MODELS holds it (about a minute for the exact one): the document's digests; one answer to 28 tokens."""
+    """Where SAMEBITS_MODELS holds it (a minute for the exact one): the document's digests, one answer to 28 tokens, and goldens."""
     if not os.environ.get("SAMEBITS_MODELS") or not models.location("smollm2-135m-q4_1").is_file():
         pytest.skip("SAMEBITS_MODELS holds no model")
     path = str(models.verified("smollm2-135m-q4_1"))
@@ -212,3 +215,8 @@ def test_the_documents_vector_and_28_tokens_of_the_real_model(module):
     assert {name: short[name] for name in VECTOR} == VECTOR
     everything = hashlib.sha256(json.dumps(long).encode()).hexdigest()
     assert (len(long), everything) == (30 * 17 + 4, LICENCE_28)
+    cases = [c.id for c in presets.cases("full") if c.kernel == "pass_dyadic_q16"]
+    goldens = load_goldens()
+    for case, stages in zip(cases, (short, long), strict=True):
+        raw, dims = whole_pass.canonical(d for name, d in stages.items() if is_told(profiles.find("dyadic-q16"), name))
+        assert goldens[case]["digest"] == digest_bytes("u8", dims, raw)
