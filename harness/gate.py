@@ -236,7 +236,8 @@ def _run(device: Device, wanted: Iterable[Selection], command: _Command) -> list
     header = msgspec.structs.replace(header, parent=parent)
     total, begin = len(header.planned), time.monotonic()
     carried = f", {len(finished)} carried over" if finished else ""
-    say(f"{device.id}: {device.name}: {total} run keys{carried}")
+    checks = sum(planned.role != "case" for planned in header.planned)
+    say(f"{device.id}: {device.name}: {total} run keys, {checks} of them checks of kernels{carried}")
     progress = _Progress(device.id, total)
     with Journal(header, command.redactor) as kept:
         try:
