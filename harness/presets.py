@@ -4,6 +4,7 @@ A preset is the same on every device. A changed list is a new version, so that y
 """
 
 from collections.abc import Iterator
+from functools import cache
 
 from harness.cases import Case
 from harness.errors import UsageError
@@ -71,4 +72,9 @@ def all_cases() -> list[Case]:
 
 def holding(case: Case) -> list[str]:
     """The presets that hold the case."""
-    return [p for p in VERSION if any(c.id == case.id for c in cases(p))]
+    return [preset for preset in VERSION if case.id in _ids(preset)]
+
+
+@cache
+def _ids(preset: str) -> frozenset[str]:
+    return frozenset(case.id for case in cases(preset))
