@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from mock_gates import STRUCK, STRUCK_RUN, bad, done, gate_on, journal_files, mock_device, results_of, use_folders
 
-from harness import devices, findings, gate, kernels, lane, matrix, presets, store
+from harness import devices, findings, gate, kernels, lane, matrix, models, presets, store
 from harness.cases import Case
 from harness.errors import UsageError
 from harness.gate import Outcome
@@ -112,6 +112,7 @@ def test_a_soak_is_gone_on_with_round_by_round(here: Path, monkeypatch: pytest.M
         for seed in range(1, 100):
             yield [Case("gemm_i32", (("m", 17), ("n", 19), ("k", 23)), "full", seed)]
 
+    monkeypatch.setattr(models, "verified", Path)  # no round here has a case of the model
     monkeypatch.setattr(presets, "soak_rounds", rounds)
     monkeypatch.setattr(presets, "SOAK_ELEMENTS", 3 * 7 * 2 * 17 * 19)
     honest = lane.Lane._do
@@ -147,6 +148,7 @@ def test_the_time_of_a_soak_ends_it_after_a_family_and_not_after_a_round(
     """A round can take minutes. What was done is whole: the record of each family is complete, and nothing is not-run."""
     gemm = Case("gemm_i32", (("m", 17), ("n", 19), ("k", 23)), "full", 1)
     linear = Case("linear_q8_0", (("m", 2), ("n", 5), ("k", 64)), "full", 1)
+    monkeypatch.setattr(models, "verified", Path)  # no round here has a case of the model
     monkeypatch.setattr(presets, "soak_rounds", lambda: iter([[gemm, linear]] * 2))
     monkeypatch.setattr(presets, "SOAK_ELEMENTS", 1)
     monkeypatch.setattr(devices, "discover", lambda: [mock_device("match")])
