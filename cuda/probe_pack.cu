@@ -153,8 +153,9 @@ extern "C" __global__ void probe(
     }
     if (row < params[0]) {
         const u32 at = row << 2u;
-        const quad r = operation(ops[row], operands[at], operands[at + 1u], operands[at + 2u], operands[at + 3u]);
-        results[at] = r.x ^ KNOWN_BAD;
+        const quad r = operation(
+            ops[row] | (KNOWN_BAD * 0xffffffffu), operands[at], operands[at + 1u], operands[at + 2u], operands[at + 3u]);
+        results[at] = r.x;
         results[at + 1u] = r.y;
         results[at + 2u] = r.z;
         results[at + 3u] = r.w;

@@ -37,9 +37,7 @@ def with_literals(text: str, rows: Sequence[Row]) -> str:
         blocks.append(_function(head, tail, name, f"op & {BLOCK - 1}u", cases))
         calls.append(f"{name}(op, {', '.join(OPERANDS)})")
     dispatch = _function(head, tail, "operation", f"op / {BLOCK}u", calls)
-    return (
-        before + "\n".join([*blocks, dispatch]) + after.replace("operation(ops[row], ", "operation(params[1] + row, ")
-    )
+    return before + "\n".join([*blocks, dispatch]) + after.replace("  ops[row] | ", "  (params[1] + row) | ")
 
 
 def _parts(text: str) -> tuple[str, str, str, str]:

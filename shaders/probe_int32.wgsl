@@ -185,8 +185,9 @@ fn probe(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) 
     }
     if (row < params[0]) {
         let at = row << 2u;
-        let r: quad = operation(ops[row], operands[at], operands[at + 1u], operands[at + 2u], operands[at + 3u]);
-        results[at] = r.x ^ KNOWN_BAD;
+        let r: quad = operation(
+            ops[row] | (KNOWN_BAD * 0xffffffffu), operands[at], operands[at + 1u], operands[at + 2u], operands[at + 3u]);
+        results[at] = r.x;
         results[at + 1u] = r.y;
         results[at + 2u] = r.z;
         results[at + 3u] = r.w;
