@@ -8,7 +8,7 @@
 #   pass    of `full`, the whole pass over 4 tokens of a released model, under one schedule, on those that are slower
 #   tiny    compile-only rows and sanitizer builds; of Oclgrind and PoCL's single methods, which are slow simulators or compilers,
 #           each kernel's checks and first case, under one schedule (`tree` where it has that: the most barriers). PoCL's
-#           method repl copies a program for every work-item, and takes a minute for one of attention: the linear kernels only
+#           method repl copies a program for every work-item, and takes minutes for most: the linear kernels in native int64 only
 #
 # SAMEBITS names the command (samebits), PYTHON an interpreter (python3). All is run whatever comes of it; exits with the worst code, as docs/design.md ranks them.
 set -euo pipefail
@@ -56,7 +56,7 @@ for preset in "$@"; do
             mapfile -t cases < <("$samebits" cases --preset tiny --json | "${PYTHON:-python3}" -c "$smallest")
             mapfile -t devices < <(named "${first[@]}")
             gate --preset tiny "${devices[@]}" "${cases[@]}"
-            mapfile -t cases < <(printf '%s\n' "${cases[@]}" | grep --no-group-separator -B1 '^linear_')
+            mapfile -t cases < <(printf '%s\n' "${cases[@]}" | grep --no-group-separator -B1 '^linear_' | sed '/^linear_/s/$/;variant=int64/')
             gate --preset tiny --device opencl:pocl-repl "${cases[@]}"
             ;;
         *) echo "software-matrix: no rows for preset '$preset'; there are quick, full, pass, tiny" >&2; exit 2 ;;
