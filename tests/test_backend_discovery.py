@@ -10,16 +10,7 @@ from typing import Any
 import pytest
 
 from harness import backends
-from harness.backends import (
-    Driver,
-    common,
-    cuda_drivers,
-    egl_vendors,
-    oclgrind,
-    opencl_icds,
-    opengl,
-    vulkan_icds,
-)
+from harness.backends import Driver, common, cuda_drivers, egl_vendors, oclgrind, opencl_icds, opengl, vulkan_icds
 from harness.errors import DeviceFault
 from harness.process import environment
 
