@@ -1,18 +1,27 @@
-// CUDA on a host C++ compiler, the runtime's side: runs blocks first..last-1 of a grid, one after the other, in one
-// process. A driver process starts several of these over parts of the grid. Buffers lie in a shared mapping:
+// CUDA on a host C++ compiler, the runtime's side: a kernel's program serves dispatches, one a line of standard input,
 //
-//     kernel FD LENGTH ENTRY gx gy gz bx by bz FIRST LAST REVERSE POISON OFFSET BYTES [OFFSET BYTES ...]
+//     MEMORY LENGTH LOG JOBS ENTRY gx gy gz bx by bz REVERSE POISON OFFSET BYTES [OFFSET BYTES ...]
+//
+// and answers each with a line, the end of every job: its exit code, or minus the signal that ended it. A job is a process of
+// its own, forked for a part of the grid, whose blocks it runs one after the other. It maps the file MEMORY, in which the
+// buffers lie, and what it prints goes to the file LOG with the job's number behind.
 //
 // A lane is a plain call on a fiber. A lane that comes to a barrier leaves its fiber waiting, and the next lane starts
 // on another one, so a kernel without barriers never switches. Exit codes: 0 done, 2 usage or out of memory.
 
 #include "cuda_host.h"
 
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
+#include <string>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <vector>
 
 #if defined(__SANITIZE_ADDRESS__)
 #define ADDRESS_SANITIZER 1
@@ -153,7 +162,7 @@ bool diverged, divergence_told;
 
 [[noreturn]] void fail(const char *what) {
     std::fprintf(stderr, "cuda_host: %s\n", what);
-    std::exit(2);
+    _exit(2);
 }
 
 void fiber_main();
@@ -290,35 +299,75 @@ void run_block(unsigned int block, unsigned int poison) {
 
 }  // namespace samebits
 
-int main(int argc, char **argv) {
-    using namespace samebits;
-    auto number = [&](int i) { return std::strtoull(argv[i], nullptr, 10); };
-    auto small = [&](int i) { return static_cast<unsigned int>(number(i)); };
-    if (argc < 14 || argc % 2 != 0 || argc > 14 + 2 * 32) fail("usage");
-    const std::size_t length = number(2);
-    auto *memory = static_cast<char *>(
-        mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, static_cast<int>(number(1)), 0));
+namespace samebits {
+
+constexpr std::size_t LINE = 8192;
+constexpr unsigned int HEAD = 13, MAX_ARGUMENTS = 32, MAX_JOBS = 256;  // HEAD: words of a request before the first OFFSET
+
+// One part of a dispatch, in a process of its own.
+[[noreturn]] void work(const std::vector<const char *> &words, unsigned int job, unsigned int jobs) {
+    const std::string log = words[2] + std::to_string(job);
+    const int out = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (out < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0) _exit(2);
+    auto number = [&](std::size_t i) { return std::strtoull(words[i], nullptr, 10); };
+    auto small = [&](std::size_t i) { return static_cast<unsigned int>(number(i)); };
+    const std::size_t length = number(1);
+    const int file = open(words[0], O_RDWR | O_CLOEXEC);
+    auto *memory = static_cast<char *>(mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
     if (memory == MAP_FAILED) fail("cannot map the buffers");
 
-    const unsigned int count = static_cast<unsigned int>(argc - 14) / 2;
-    for (entry = samebits_entries; entry->name != nullptr && std::strcmp(entry->name, argv[3]) != 0;) entry++;
+    const unsigned int count = static_cast<unsigned int>(words.size() - HEAD) / 2;
+    for (entry = samebits_entries; entry->name != nullptr && std::strcmp(entry->name, words[4]) != 0;) entry++;
     if (entry->name == nullptr || entry->arguments != count) fail("no such entry point with as many arguments");
 #ifdef ADDRESS_SANITIZER
     __asan_poison_memory_region(memory, length);
 #endif
     for (unsigned int i = 0; i < count; i++) {
-        arguments[i].address = memory + number(static_cast<int>(14 + 2 * i));
+        arguments[i].address = memory + number(HEAD + 2 * i);
 #ifdef ADDRESS_SANITIZER
-        __asan_unpoison_memory_region(arguments[i].address, number(static_cast<int>(15 + 2 * i)));
+        __asan_unpoison_memory_region(arguments[i].address, number(HEAD + 1 + 2 * i));
 #endif
     }
 
-    gridDim = {small(4), small(5), small(6)};
-    blockDim = {small(7), small(8), small(9)};
+    gridDim = {small(5), small(6), small(7)};
+    blockDim = {small(8), small(9), small(10)};
     lanes = blockDim.x * blockDim.y * blockDim.z;
     if (lanes == 0 || lanes > MAX_LANES) fail("a block has 1 to 1024 lanes");
-    reverse = number(12) != 0;
-    const unsigned int first = small(10), last = small(11), blocks = last - first;
-    for (unsigned int i = 0; i < blocks; i++) run_block(reverse ? last - 1 - i : first + i, small(13));
+    reverse = number(11) != 0;
+    const std::size_t blocks = std::size_t{gridDim.x} * gridDim.y * gridDim.z;
+    const auto first = static_cast<unsigned int>(blocks * job / jobs);
+    const auto last = static_cast<unsigned int>(blocks * (job + 1) / jobs);
+    for (unsigned int i = 0; i < last - first; i++) run_block(reverse ? last - 1 - i : first + i, small(12));
+    std::fflush(nullptr);
+    _exit(0);
+}
+
+void serve(char *line) {
+    std::vector<const char *> words;
+    for (char *word = std::strtok(line, " \n"); word != nullptr; word = std::strtok(nullptr, " \n")) words.push_back(word);
+    if (words.size() < HEAD || words.size() > HEAD + 2 * MAX_ARGUMENTS || (words.size() - HEAD) % 2 != 0) fail("usage");
+    const auto jobs = static_cast<unsigned int>(std::strtoul(words[3], nullptr, 10));
+    if (jobs > MAX_JOBS) fail("too many jobs");
+    pid_t children[MAX_JOBS];
+    for (unsigned int job = 0; job < jobs; job++) {
+        children[job] = fork();
+        if (children[job] == 0) work(words, job, jobs);
+        if (children[job] < 0) fail("no process for a job");
+    }
+    for (unsigned int job = 0; job < jobs; job++) {
+        int status = 0;
+        while (waitpid(children[job], &status, 0) < 0 && errno == EINTR) {
+        }
+        std::printf("%d ", WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status));
+    }
+    std::printf("\n");
+    std::fflush(stdout);
+}
+
+}  // namespace samebits
+
+int main() {
+    static char line[samebits::LINE];
+    while (std::fgets(line, sizeof line, stdin) != nullptr) samebits::serve(line);
     return 0;
 }

@@ -1,8 +1,8 @@
 """The CUDA sources on host C++ compilers: one device a compiler, and one more for each under ASan and UBSan.
 
-A kernel becomes a small program of its own (`cuda_host.h` before it, `cuda_host.cpp` linked to it), which this module
-starts over parts of the grid, a process a core. Buffers lie in memory that the processes share. So nothing that a
-kernel does can touch the worker, and the sanitizers need not be loaded into Python.
+A kernel becomes a small program of its own (`cuda_host.h` before it, `cuda_host.cpp` linked to it) that serves this module:
+it forks a process a core for each dispatch, over parts of the grid. Buffers lie in memory that the processes share. So
+nothing that a kernel does can touch the worker, nor what comes after it, and the sanitizers need not be loaded into Python.
 """
 
 import mmap
@@ -27,6 +27,7 @@ import msgspec
 from harness import units
 from harness.backends import Driver, Launch, Report
 from harness.backends.common import buffer_bytes, first_line, optimiser_off
+from harness.backends.cuda_host_served import Program, Served
 from harness.errors import CompileError, LaunchError, TooOld, UsageError
 from harness.kernels import PARAMS_WORDS, Buffer, Kernel, Language, Pass
 
@@ -69,13 +70,6 @@ class Compiler:
     def label(self) -> str:
         """`g++`, `clang++-asan`."""
         return self.family + (SANITIZED if self.sanitized else "")
-
-
-@dataclass(frozen=True)
-class Program:
-    """A kernel's executable."""
-
-    path: Path
 
 
 @dataclass
@@ -194,6 +188,7 @@ class CudaHost:
         # addr2line comes with the linker; the symbolizer of LLVM is often not installed.
         self._environment = {**os.environ, "ASAN_OPTIONS": SANITIZER_OPTIONS, "UBSAN_OPTIONS": "print_stacktrace=0"}
         self._environment["ASAN_SYMBOLIZER_PATH"] = shutil.which("addr2line") or ""
+        self._served = Served(self._root, self._environment)
         self.report = self._describe()
         self._runtime = self._root / "runtime.o"
         try:
@@ -332,28 +327,13 @@ class CudaHost:
         descriptor, length = shared
         blocks = p.groups[0] * p.groups[1] * p.groups[2]
         jobs = min(self._cores, -(-blocks // 4))
-        geometry = [p.entry, *map(str, (*p.groups, *p.workgroup))]
-        ends = [str(n) for place in places for n in place]
-        running = []
-        for job in range(jobs):
-            first, last = blocks * job // jobs, blocks * (job + 1) // jobs
-            order = [str(first), str(last), str(int(reverse)), str(POISON[reverse])]
-            command = [str(program.path), str(descriptor), str(length), *geometry, *order, *ends]
-            log = self._root / f"log{job}"
-            with log.open("wb") as out:
-                process = subprocess.Popen(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=out,
-                    stderr=out,
-                    env=self._environment,
-                    pass_fds=[descriptor],
-                )
-            running.append((process, log))
-        codes = [process.wait() for process, _ in running]
-        for code, (_, log) in zip(codes, running, strict=True):
-            with log.open("rb") as said:
-                self._judge(code, said.read(LOG_BYTES).decode("utf-8", "replace"))
+        memory, log = f"/proc/{os.getpid()}/fd/{descriptor}", self._root / "log"
+        geometry = (*p.groups, *p.workgroup, int(reverse), POISON[reverse])
+        words = (memory, length, log, jobs, p.entry, *geometry, *(n for place in places for n in place))
+        ends = self._served.dispatch(program, words, [Path(f"{log}{job}") for job in range(jobs)])
+        for code, said in ends:
+            with said.open("rb") as file:
+                self._judge(code, file.read(LOG_BYTES).decode("utf-8", "replace"))
 
     def _judge(self, code: int, log: str) -> None:
         log = self._without_folders(log)
@@ -392,4 +372,5 @@ class CudaHost:
 
     def close(self) -> None:
         """See `Backend.close`."""
+        self._served.close()
         self._folder.cleanup()
