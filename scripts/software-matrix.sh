@@ -1,24 +1,37 @@
 #!/usr/bin/env bash
 # The rows of CI: software devices, each under a preset that fits its speed, as records in one folder.
 #
-#   software-matrix.sh OUT [quick|full|pass|tiny ...]      all four where none is named
+#   software-matrix.sh OUT [ROWS ...]      quick full pass tiny first compile where none is named
 #
-#   quick   every device of the machine that is run unnamed
-#   full    the fast ones
-#   pass    of `full`, the whole pass over 4 tokens of a released model, under one schedule, on those that are slower
-#   tiny    compile-only rows and sanitizer builds; of Oclgrind and PoCL's single methods, which are slow simulators or compilers,
-#           each kernel's checks and first case, under one schedule (`tree` where it has that: the most barriers). PoCL's
-#           method repl copies a program for every work-item, and takes minutes for most: the linear kernels in native int64 only
+#   quick    every device of the machine that is run unnamed
+#   full     the fast ones
+#   rest     the fast ones, what `full` has beyond `quick`; the whole pass over 28 tokens under one schedule
+#   pass     of `full`, the whole pass over 4 tokens of a released model, under one schedule, on those that are slower
+#   tiny     sanitizer builds
+#   first    of `tiny`, each kernel's checks and first case under one schedule (`tree` where it has that: the most
+#            barriers), on PoCL's single methods and Oclgrind, which are slow compilers and a simulator: on that the GEMMs
+#            and linear kernels `forward`. PoCL's method repl copies a program for every work-item, and takes minutes for
+#            most: the linear kernels in native int64 only
+#   compile  compile-only rows, under `tiny`
+#   compile-first  the same, each kernel and variant under one schedule
 #
 # SAMEBITS names the command (samebits), PYTHON an interpreter (python3). All is run whatever comes of it; exits with the worst code, as docs/design.md ranks them.
 set -euo pipefail
 
 full=(opencl:intel-cpu opencl:pocl cuda_host:g++)
 pass=(lavapipe opengl:llvmpipe swiftshader opencl:rusticl)
-tiny=(nvrtc hiprtc cuda_host:g++-asan cuda_host:clang++-asan)
-first=(opencl:oclgrind opencl:pocl-loops opencl:pocl-loopvec)
+tiny=(cuda_host:g++-asan cuda_host:clang++-asan)
+first=(opencl:pocl-loops opencl:pocl-loopvec)
+compile=(nvrtc hiprtc)
 
 four='pass_dyadic_q16;t=4;dist=document;seed=0;model=smollm2-135m-q4_1'
+
+beyond='
+import json, sys
+for case in json.load(sys.stdin):
+    if "quick" not in case["presets"]:
+        long = case["id"].startswith("pass_dyadic_q16;t=28;")
+        print("--case", case["id"] + ";schedule=forward" * long, sep="\n")'
 
 smallest='
 import json, sys
@@ -29,7 +42,7 @@ for kernel, case in {case["kernel"]: case for case in reversed(json.load(sys.std
 samebits=${SAMEBITS:-samebits}
 out=${1:?software-matrix needs a folder}
 shift
-[ $# -gt 0 ] || set -- quick full pass tiny
+[ $# -gt 0 ] || set -- quick full pass tiny first compile
 
 codes=()
 gate() {
@@ -37,29 +50,48 @@ gate() {
     "$samebits" gate --out "$out" "$@" || code=$?
     codes+=("$code")
 }
-named() {
+named() { # options for devices, one a line
     local device
     for device in "$@"; do printf -- '--device\n%s\n' "$device"; done
 }
+cases() { # options for cases of a preset that a program prints, one a line
+    "$samebits" cases --preset "$1" --json | "${PYTHON:-python3}" -c "$2"
+}
 
-for preset in "$@"; do
-    case $preset in
+for rows in "$@"; do
+    case $rows in
         quick) gate --preset quick ;;
         full) mapfile -t devices < <(named "${full[@]}"); gate --preset full "${devices[@]}" ;;
+        rest)
+            mapfile -t devices < <(named "${full[@]}")
+            mapfile -t cases < <(cases full "$beyond")
+            gate --preset full "${devices[@]}" "${cases[@]}"
+            ;;
         pass)
             mapfile -t devices < <(named "${pass[@]}")
             gate --preset full "${devices[@]}" --case "$four;schedule=forward"
             ;;
-        tiny)
-            mapfile -t devices < <(named "${tiny[@]}")
-            gate --preset tiny "${devices[@]}"
-            mapfile -t cases < <("$samebits" cases --preset tiny --json | "${PYTHON:-python3}" -c "$smallest")
+        tiny) mapfile -t devices < <(named "${tiny[@]}"); gate --preset tiny "${devices[@]}" ;;
+        first)
             mapfile -t devices < <(named "${first[@]}")
+            mapfile -t cases < <(cases tiny "$smallest")
             gate --preset tiny "${devices[@]}" "${cases[@]}"
+            mapfile -t forward < <(printf '%s\n' "${cases[@]}" | sed -E '/^(gemm|linear)_/s/;schedule=tree$/;schedule=forward/')
+            gate --preset tiny --device opencl:oclgrind "${forward[@]}"
             mapfile -t cases < <(printf '%s\n' "${cases[@]}" | grep --no-group-separator -B1 '^linear_' | sed '/^linear_/s/$/;variant=int64/')
             gate --preset tiny --device opencl:pocl-repl "${cases[@]}"
             ;;
-        *) echo "software-matrix: no rows for preset '$preset'; there are quick, full, pass, tiny" >&2; exit 2 ;;
+        compile) mapfile -t devices < <(named "${compile[@]}"); gate --preset tiny "${devices[@]}" ;;
+        compile-first)
+            mapfile -t devices < <(named "${compile[@]}")
+            mapfile -t cases < <(cases tiny "$smallest")
+            gate --preset tiny "${devices[@]}" "${cases[@]}"
+            ;;
+        *)
+            there="quick, full, rest, pass, tiny, first, compile, compile-first"
+            echo "software-matrix: no rows '$rows'; there are $there" >&2
+            exit 2
+            ;;
     esac
 done
 for code in 5 1 4 3 2; do

@@ -16,16 +16,22 @@ SCRIPT = ROOT / "scripts" / "software-matrix.sh"
 def run(folder: Path, *arguments: str, codes: str = "") -> tuple[int, list[str]]:
     """Exit code and gates of the script, on a command that only notes what it was asked. `codes`: `PRESET=CODE ...`."""
     command = folder / "samebits"
-    listed = [
-        {"id": case.id, "kernel": case.kernel, "schedules": kernels.base(case.kernel).schedules}
-        for case in presets.cases("tiny")
-    ]
-    (folder / "cases.json").write_text(json.dumps(listed))
+    for preset in ("tiny", "full"):
+        listed = [
+            {
+                "id": case.id,
+                "kernel": case.kernel,
+                "schedules": kernels.base(case.kernel).schedules,
+                "presets": presets.holding(case),
+            }
+            for case in presets.cases(preset)
+        ]
+        (folder / f"{preset}.json").write_text(json.dumps(listed))
     faults = "\n".join(
         f'case " $* " in *" --preset {c.partition("=")[0]} "*) exit {c.partition("=")[2]};; esac' for c in codes.split()
     )
     command.write_text(
-        f'#!/bin/sh\nif [ "$1" = cases ]; then\ncat {folder}/cases.json\nexit 0\nfi\necho "$*" >>{folder}/asked\n{faults}\n'
+        f'#!/bin/sh\nif [ "$1" = cases ]; then\ncat {folder}/$3.json\nexit 0\nfi\necho "$*" >>{folder}/asked\n{faults}\n'
     )
     command.chmod(0o755)
     done = subprocess.run(
@@ -35,34 +41,56 @@ def run(folder: Path, *arguments: str, codes: str = "") -> tuple[int, list[str]]
     return done.returncode, asked.read_text().splitlines() if asked.exists() else []
 
 
-def test_every_row_of_ci_is_asked_for_under_its_preset(tmp_path: Path) -> None:
-    """Oclgrind and PoCL's methods get the first case of each kernel, the rest whole presets."""
-    code, asked = run(tmp_path)
-    assert code == 0 and len(asked) == 6
-    assert asked[0] == "gate --out records --preset quick"
-    named = "--device opencl:intel-cpu --device opencl:pocl --device cuda_host:g++"
-    assert asked[1] == f"gate --out records --preset full {named}"
+FAST = "--device opencl:intel-cpu --device opencl:pocl --device cuda_host:g++"
+
+
+def test_rows_of_whole_presets(tmp_path: Path) -> None:
+    """What is published, but for the rows of the slowest."""
+    code, asked = run(tmp_path, "quick", "full", "pass", "tiny", "compile")
     slower = "--device lavapipe --device opengl:llvmpipe --device swiftshader --device opencl:rusticl"
     four = next(c.id for c in presets.cases("full") if c.kernel in kernels.WHOLE and c.dims["t"] == 4)
-    passes = f"--case {four};schedule=forward"
-    assert asked[2] == f"gate --out records --preset full {slower} {passes}"
-    assert asked[3].startswith(
-        "gate --out records --preset tiny --device nvrtc --device hiprtc --device cuda_host:g++-asan "
-    )
-    linear = [k for k in dict.fromkeys(c.kernel for c in presets.cases("tiny")) if k.startswith("linear_")]
-    assert (
-        asked[5].count(" --case linear_")
-        == asked[5].count(";variant=int64")
-        == asked[5].count(" --case ")
-        == len(linear)
-    )
+    assert code == 0 and asked == [
+        "gate --out records --preset quick",
+        f"gate --out records --preset full {FAST}",
+        f"gate --out records --preset full {slower} --case {four};schedule=forward",
+        "gate --out records --preset tiny --device cuda_host:g++-asan --device cuda_host:clang++-asan",
+        "gate --out records --preset tiny --device nvrtc --device hiprtc",
+    ]
+
+
+def test_quick_and_rest_are_full(tmp_path: Path) -> None:
+    """Every run key of `full` is in one of them, but for schedules of the long whole pass."""
+    _, asked = run(tmp_path, "rest")
+    assert asked[0].startswith(f"gate --out records --preset full {FAST} --case ")
+    wanted = [word for word in asked[0].split() if ";" in word]
+    whole = [case.id for case in presets.cases("full") if case.id not in {c.id for c in presets.cases("quick")}]
+    long = [case for case in whole if case.startswith("pass_") and ";t=28;" in case]
+    assert len(long) == 1
+    assert wanted == [case + ";schedule=forward" * (case in long) for case in whole]
+
+
+def test_the_slowest_get_the_first_case_of_each_kernel(tmp_path: Path) -> None:
+    """PoCL's methods, Oclgrind, and in CI what only compiles; under the schedule with the most barriers."""
+    _, asked = run(tmp_path, "first", "compile-first")
+    devices = [[word for word in line.split() if ":" in word or "rtc" in word] for line in asked]
+    assert devices == [
+        ["opencl:pocl-loops", "opencl:pocl-loopvec"],
+        ["opencl:oclgrind"],
+        ["opencl:pocl-repl"],
+        ["nvrtc", "hiprtc"],
+    ]
+    methods, oclgrind, repl, compiled = ([word for word in line.split() if ";" in word] for line in asked)
     first = {case.kernel: case.id for case in reversed(presets.cases("tiny"))}
-    assert asked[4].startswith("gate --out records --preset tiny --device opencl:oclgrind --device opencl:pocl-loops ")
-    chosen = [word for word in asked[4].split() if ";schedule=" in word]
-    assert sorted(word.partition(";schedule=")[0] for word in chosen) == sorted(first.values())
-    for kernel in kernels.KERNELS:
-        smallest = f"{first[kernel.name]};schedule={'tree' if 'tree' in kernel.schedules else kernel.schedules[0]}"
-        assert kernel.variant != "base" or smallest in chosen
+    smallest = {
+        k: f"{i};schedule={'tree' if 'tree' in kernels.base(k).schedules else 'forward'}" for k, i in first.items()
+    }
+    assert sorted(methods) == sorted(compiled) == sorted(smallest.values())
+    assert {word.partition(";schedule=")[0] for word in oclgrind} == set(first.values())
+    assert [w for w in oclgrind if w not in methods] == [
+        w for w in oclgrind if w.startswith(("gemm_", "linear_")) and w.endswith(";schedule=forward")
+    ]
+    linear = [k for k in first if k.startswith("linear_")]
+    assert sorted(repl) == sorted(f"{smallest[k]};variant=int64" for k in linear)
 
 
 @pytest.mark.parametrize(
@@ -70,9 +98,8 @@ def test_every_row_of_ci_is_asked_for_under_its_preset(tmp_path: Path) -> None:
 )
 def test_all_is_run_and_the_worst_code_counts(tmp_path: Path, codes: str, worst: int) -> None:
     code, asked = run(tmp_path, codes=codes)
-    assert (code, len(asked)) == (worst, 6)
+    assert (code, len(asked)) == (worst, 8)
 
 
-def test_a_preset_without_rows_is_a_usage_error(tmp_path: Path) -> None:
+def test_rows_that_are_none_are_a_usage_error(tmp_path: Path) -> None:
     assert run(tmp_path, "huge") == (2, [])
-    assert run(tmp_path, "full")[1][0].startswith("gate --out records --preset full")

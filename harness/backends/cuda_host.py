@@ -173,7 +173,7 @@ class CudaHost:
     def __init__(self, compiler: Compiler, options: Sequence[str] = ()) -> None:
         self._compiler = compiler
         self._options = [
-            *(options or ["-O0" if optimiser_off() else "-O2"]),
+            *(options or ["-O0" if optimiser_off() else "-O1" if compiler.sanitized else "-O2"]),
             "-std=c++17",
             *(SANITIZERS if compiler.sanitized else ()),
         ]
