@@ -15,6 +15,7 @@ A field may be added without a new SCHEMA; a reader refuses fields that it does 
 
 import re
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,16 @@ class Run:
     def complete(self) -> bool:
         """Whether it has its footer, and everything planned was done."""
         return self.footer is not None and self.footer.complete
+
+    @property
+    def seconds(self) -> int | None:
+        """Of wall time that it took; None where it has no end, or one that makes no sense."""
+        try:
+            end = datetime.fromisoformat(self.footer.ended if self.footer else "")
+            took = int((end - datetime.fromisoformat(self.header.started)).total_seconds())
+        except (TypeError, ValueError):
+            return None
+        return took if took >= 0 else None
 
 
 def json_schema() -> bytes:

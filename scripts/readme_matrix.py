@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"(<!-- matrix:begin -->\n).*(<!-- matrix:end -->\n)", re.DOTALL)
 LEGEND = """
 Each cell counts run keys (case, schedule, variant) by verdict, under the device's largest preset; `tiny` and `quick` are
-REDUCED runs, `part of` one is a few of its cases. The
+REDUCED runs, `part of` one is a few of its cases. Seconds are of wall time on two cores, other work beside some of them. The
 control's cell says how many digests its schedules gave, or that they gave one (`no power`). `compiled` is no
 evidence (a compiler without a device), `unsupported` is a feature that the device lacks, `waived` a known fault
 ([docs/findings.md](docs/findings.md)). The last columns say of how many operations of a profile

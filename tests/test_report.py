@@ -6,6 +6,7 @@ import io
 import json
 import re
 import runpy
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -251,7 +252,9 @@ def test_the_readmes_table_shows_each_device_under_its_largest_preset_by_family(
     def of(name: str, preset: str, *results: Result) -> Run:
         made = run_of(*results, id=name, api=name.partition(":")[0])
         told = msgspec.structs.replace(made.header, preset=preset, preset_version="3", run_id=f"{name} {preset}")
-        return dataclasses.replace(made, header=told)
+        begin = datetime.fromisoformat(told.started)
+        footer = Footer((begin + timedelta(seconds=93.7)).isoformat(), {}, True, None)
+        return dataclasses.replace(made, header=told, footer=footer)
 
     other = result("linear_q8_0;m=1;n=1;k=32;dist=full;seed=0;schedule=tree;variant=base")
     other = msgspec.structs.replace(other, case=other.run.partition(";schedule")[0])
@@ -263,11 +266,11 @@ def test_the_readmes_table_shows_each_device_under_its_largest_preset_by_family(
         ]
     )
     head, _, first, second = text.splitlines()
-    assert head == "| device | name | driver | date | preset | gemm | control | linear | dyadic-q16 |"
+    assert head == "| device | name | driver | date | preset | seconds | gemm | control | linear | dyadic-q16 |"
     assert first.startswith("| vulkan:a:0, hardware |") and first.endswith(
-        "| tiny 3 | 1 mismatch, 1 match | no data | no data | no data |"
+        "| tiny 3 | tiny 93 | 1 mismatch, 1 match | no data | no data | no data |"
     )
-    cells = "| full 3 | 1 match | diverged (4 digests) | 1 match | 1 of 11 operations match |"
+    cells = "| full 3 | quick 93; full 93 | 1 match | diverged (4 digests) | 1 match | 1 of 11 operations match |"
     assert second.endswith(cells) and "1.2" in second
 
 
@@ -282,6 +285,13 @@ def test_the_readmes_table_does_not_call_a_selection_a_preset() -> None:
     assert "part of" not in report.readme_table([run])
     header = msgspec.structs.replace(run.header, options={"cases": RUNS[0]})
     assert "| part of tiny " in report.readme_table([dataclasses.replace(run, header=header)])
+
+
+@pytest.mark.parametrize("ended", ["", "2001-01-01T00:00:00", "2001-01-01T00:00:00Z", "soon"])
+def test_an_end_that_makes_no_sense_has_no_seconds(ended: str) -> None:
+    """Before the start, without a zone, or no time at all: other tools may have written the record."""
+    assert dataclasses.replace(run_of(result()), footer=Footer(ended, {}, True, None)).seconds is None
+    assert dataclasses.replace(run_of(result()), footer=None).seconds is None
 
 
 def test_the_readme_holds_what_the_committed_records_generate() -> None:

@@ -365,15 +365,17 @@ def test_the_readme_shows_a_whole_preset_and_the_passes_of_a_part_beside_it() ->
     quick = run_of(of(gemm), preset="quick")
     part = run_of(of(FORWARD), of(TREE, "mismatch"), cases=FORWARD)
     head, _, row = report.readme_table([quick, part]).splitlines()
-    assert head == "| device | name | driver | date | preset | gemm | whole | dyadic-q16 |"
-    assert row.endswith("| quick 1 | 1 match | 1 mismatch, 1 match | mismatch in whole passes of 3 tokens |")
+    assert head == "| device | name | driver | date | preset | seconds | gemm | whole | dyadic-q16 |"
+    assert row.endswith(
+        "| quick 1 | quick 0; part of full 0 | 1 match | 1 mismatch, 1 match | mismatch in whole passes of 3 tokens |"
+    )
     spoilt = dataclasses.replace(part, results=(of(FORWARD),))
     assert report.readme_table([spoilt]).splitlines()[-1].endswith("| 1 match | whole passes of 3 tokens match |")
     entire = run_of(of(gemm), of(FORWARD))
     assert (
         report.readme_table([entire, quick, part])
         .splitlines()[-1]
-        .endswith("| full 1 | 1 match | 1 mismatch, 1 match | mismatch in whole passes of 3 tokens |")
+        .endswith("| full 1 | full 0; quick 0 | 1 match | 1 mismatch, 1 match | mismatch in whole passes of 3 tokens |")
     )
 
 

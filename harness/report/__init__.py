@@ -207,7 +207,15 @@ def readme_table(runs: Sequence[Run]) -> str:
         void = "VOID" if any(run.voids for run in mine) else ""
         seen |= set(tallies)
         lines.append(
-            (apis.index(device.api) if device.api in apis else len(apis), device, header, preset, void, tallies)
+            (
+                apis.index(device.api) if device.api in apis else len(apis),
+                device,
+                header,
+                preset,
+                _times(group),
+                void,
+                tallies,
+            )
         )
     columns = sorted(seen, key=lambda name: (order.index(name) if name in order else len(order), name))
     body = [
@@ -220,12 +228,27 @@ def readme_table(runs: Sequence[Run]) -> str:
                 f"part of {preset} {header.preset_version}"
                 if header.options.get("cases")
                 else f"{preset} {header.preset_version}",
+                times,
             ),
             *(void or tallies.get(column, "no data") for column in columns),
         ]
-        for _, d, header, preset, void, tallies in sorted(lines, key=lambda line: (line[0], line[1].id))
+        for _, d, header, preset, times, void, tallies in sorted(lines, key=lambda line: (line[0], line[1].id))
     ]
-    return _markdown(["device", "name", "driver", "date", "preset", *columns], body)
+    return _markdown(["device", "name", "driver", "date", "preset", "seconds", *columns], body)
+
+
+def _times(runs: Sequence[Run]) -> str:
+    """Seconds of each preset that a device ran whole, from its newest record; of one in parts, of all of them together."""
+    whole: dict[str, int] = {}
+    parts: Counter[str] = Counter()
+    for run in sorted(runs, key=lambda run: run.header.started):
+        if run.complete and run.seconds is not None:
+            if {"cases", "shard"} & run.header.options.keys():
+                parts[run.header.preset] += run.seconds
+            else:
+                whole[run.header.preset] = run.seconds
+    texts = [f"{preset} {seconds}" for preset, seconds in whole.items()]
+    return "; ".join(texts + [f"part of {p} {seconds}" for p, seconds in parts.items() if p not in whole])
 
 
 def _whole_passes(runs: Sequence[Run], known: set[str]) -> list[Result]:
