@@ -229,8 +229,7 @@ def devices(selectors: Sequence[str], as_json: bool) -> None:
     from harness import devices as found
     from harness import doctor, groups, report
 
-    overrides = groups.load()
-    listed = groups.labelled(found.discover(), overrides)
+    listed = groups.discovered(selectors, groups.load())
     missing = found.expected(listed)
     if selectors:
         listed = found.select(listed, selectors)

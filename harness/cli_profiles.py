@@ -160,7 +160,16 @@ class _Asked:
         """What runs it, and what that takes of each device: refused, or printed, before anything runs."""
         from harness import runners
 
-        found = runners.runners(self.selectors, self.profile, self.model, self.schedule, self.variant, self.resident)
+        found = runners.runners(
+            self.selectors,
+            self.profile,
+            self.model,
+            self.schedule,
+            self.variant,
+            self.resident,
+            tokens=self.ids,
+            count=count,
+        )
         estimates = {}
         for device in found:
             if isinstance(device, runners.DeviceRunner):

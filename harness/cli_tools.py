@@ -38,12 +38,10 @@ def bench(selectors: Sequence[str]) -> None:
     from harness import bench as measured
     from harness import devices as found
 
-    listed = found.discover()
-    chosen = (
-        found.select(listed, selectors)
-        if selectors
-        else [d for d in listed if d.ok and d.api in ("opencl", "cuda", "vulkan")]
-    )
+    if selectors:
+        chosen = found.select(found.discover(selectors=selectors), selectors)
+    else:
+        chosen = [d for d in found.discover(("vulkan", "opencl", "cuda")) if d.ok]
     say(f"medians of {measured.ROUNDS}; ratio: speed as a part of NumPy's float64 BLAS, turn by turn in this run")
     for figure in measured.int32_against_blas(chosen, say):
         click.echo(f"{figure.device:24} {figure.what:24} {figure.gmacs:8.2f} GMAC/s  ratio {figure.ratio:.3f}")

@@ -9,16 +9,16 @@ import re
 import tempfile
 import time
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
 from harness import backends, permissions
 from harness.backends import ONLY_TINY, Driver, Report
-from harness.backends.common import OPTIMISER, is_software, vendor_name
+from harness.backends.common import OPTIMISER, VENDORS, is_software, vendor_name
 from harness.errors import NoDevice, UsageError
 from harness.process import Child, Closed, ProtocolError, Timeout, environment, one_line, python
 from harness.text import near
@@ -90,10 +90,19 @@ class Device(msgspec.Struct, frozen=True):
         return {name: getattr(self, name) for name in names}
 
 
-def discover(apis: Iterable[str] | None = None, budget: float = 20.0) -> list[Device]:
+def discover(
+    apis: Iterable[str] | None = None,
+    budget: float = 20.0,
+    *,
+    selectors: Sequence[str] = (),
+    others: Sequence[str] = (),
+    enough: Callable[[list[Device]], bool] = lambda rows: True,
+) -> list[Device]:
     """Every driver of the machine, each probed in a child that sees only it, for at most `budget` seconds.
 
-    `apis` limits the search; a name that is no API raises UsageError.
+    `apis` limits the search; a name that is no API raises UsageError. Where there are `selectors`, drivers that neither
+    they nor the names of `others` can mean are left out, as long as each selector names a usable device without them (see
+    `_by_place`) and the rows are `enough`: so `select` finds the same devices as among all rows.
     """
     wanted = list(backends.REGISTRY if apis is None else apis)
     for api in wanted:
@@ -111,9 +120,15 @@ def discover(apis: Iterable[str] | None = None, budget: float = 20.0) -> list[De
         except Exception as error:  # a fault in one API's search must not hide the others
             detail = f"{type(error).__name__}: {error}"
             rows.append(Device(f"{api}:drivers", api, "drivers", status="failed", phase="search", reason=detail))
+    words = [_word(selector) for selector in selectors]
+    named = [driver for driver in drivers if any(_may_mean(word, driver) for word in (*words, *map(_word, others)))]
+    found = _probe_all(named if words else drivers, budget)
+    if words and not (all(_is_decided(found, word) for word in words) and enough(found)):
+        found += _probe_all([driver for driver in drivers if driver not in named], budget)
+        order = [(driver.api, driver.label) for driver in drivers]
+        found.sort(key=lambda row: order.index((row.api, row.label)))
     blocked = [node for node in permissions.nodes() if node.problem]
-    for found in _probe_all(drivers, budget):
-        rows += [_with_permissions(row, blocked) for row in found]
+    rows += [_with_permissions(row, blocked) for row in found]
     rows.sort(key=lambda row: wanted.index(row.api))
     return rows + [_node_row(node) for node in blocked if apis is None]
 
@@ -129,7 +144,7 @@ def select(devices: Sequence[Device], selectors: Iterable[str]) -> list[Device]:
     given = False
     for selector in selectors:
         given = True
-        matched = _matching(devices, selector.strip().lower())
+        matched = _matching(devices, _word(selector))
         usable = [d.id for d in matched if d.ok]
         if not usable and matched:
             raise NoDevice("; ".join(f"{d.id} cannot be used: {d.status}: {d.reason}" for d in matched))
@@ -142,14 +157,19 @@ def select(devices: Sequence[Device], selectors: Iterable[str]) -> list[Device]:
     return [d for d in devices if d.ok and (d.id in chosen or not given)]
 
 
+def awaited(names: str | None = None) -> list[str]:
+    """What SAMEBITS_EXPECT, or `names`, lists, separated by commas."""
+    listed = os.environ.get(EXPECT, "") if names is None else names
+    return [name for name in map(str.strip, listed.split(",")) if name]
+
+
 def expected(devices: Sequence[Device], names: str | None = None) -> list[str]:
-    """What SAMEBITS_EXPECT (or `names`, separated by commas) wants and is missing: a sentence each.
+    """What is `awaited` and missing: a sentence each.
 
     A name is a device id, `api:label`, a driver's label, an API or an alias.
     """
-    listed = os.environ.get(EXPECT, "") if names is None else names
     missing = []
-    for name in filter(None, (part.strip() for part in listed.split(","))):
+    for name in awaited(names):
         driver = ALIASES.get(name.lower(), name.lower())
         matched = [d for d in devices if driver in (d.id.lower(), f"{d.api}:{d.label}".lower(), d.label.lower(), d.api)]
         if any(d.ok for d in matched):
@@ -200,13 +220,13 @@ def _distinct(drivers: Iterable[Driver]) -> list[Driver]:
     return found
 
 
-def _probe_all(drivers: Sequence[Driver], budget: float) -> list[list[Device]]:
+def _probe_all(drivers: Sequence[Driver], budget: float) -> list[Device]:
     running: set[Child] = set()
     with tempfile.TemporaryDirectory(prefix="samebits-", ignore_cleanup_errors=True) as folder:
         pool = ThreadPoolExecutor(PARALLEL)
         try:
             jobs = [pool.submit(_probe, d, budget, Path(folder, str(n)), running) for n, d in enumerate(drivers)]
-            return [job.result() for job in jobs]
+            return [row for job in jobs for row in job.result()]
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
             for child in list(running):  # interrupted: nobody waits for a driver that hangs
@@ -321,20 +341,55 @@ def _node_row(node: permissions.Node) -> Device:
     )
 
 
+def _word(selector: str) -> str:
+    return selector.strip().lower()
+
+
 def _matching(devices: Sequence[Device], word: str) -> list[Device]:
     """The devices that `word` names in the first sense in which it names a usable one, else any."""
     if not word:
         return []
     if word.endswith("*"):
         return [d for d in devices if d.id.lower().startswith(word[:-1])]
+    ids, *places = _by_place(devices, word)
     senses = (
-        [d for d in devices if d.id.lower() == word],
+        ids,
         [d for d in devices if d.kind == word],
-        [d for d in devices if d.api == word],
-        [d for d in devices if word in (f"{d.api}:{d.label}".lower(), d.label.lower())],
+        *places,
         [d for d in devices if d.vendor.lower() == word],
         [d for d in devices if f"{d.api}:{d.label}" == ALIASES.get(word)],
         [d for d in devices if word in d.name.lower()],
     )
     usable = (found for found in senses if any(d.ok for d in found))
     return next(usable, next((found for found in senses if found), []))
+
+
+def _by_place(devices: Sequence[Device], word: str) -> list[list[Device]]:
+    """What `word` names as an id, an API, a driver or an alias: of API and label alone, so it is known before a probe.
+
+    "intel" is a vendor first: what it names depends on what other drivers give.
+    """
+    alias = None if word in map(str.lower, VENDORS.values()) else ALIASES.get(word)
+    return [
+        [d for d in devices if d.id.lower() == word],
+        [d for d in devices if d.api == word],
+        [d for d in devices if word in (f"{d.api}:{d.label}".lower(), d.label.lower())],
+        [d for d in devices if f"{d.api}:{d.label}" == alias],
+    ]
+
+
+def _is_decided(devices: Sequence[Device], word: str) -> bool:
+    """Whether `word` names a usable device, and would name no other one if more drivers were probed."""
+    if word in get_args(Kind):
+        return False
+    senses = [_matching(devices, word)] if word.endswith("*") else _by_place(devices, word)
+    return any(d.ok for found in senses for d in found)
+
+
+def _may_mean(word: str, driver: Driver) -> bool:
+    """Whether `word` can name a device of `driver` by its place."""
+    name = f"{driver.api}:{driver.label}".lower()
+    if word.endswith("*"):
+        return f"{name}:".startswith(word[:-1]) or word.startswith(f"{name}:")
+    names = (driver.api, name, driver.label.lower())
+    return word in names or word.rpartition(":")[0] == name or ALIASES.get(word) == name

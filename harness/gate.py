@@ -96,7 +96,7 @@ def execute(options: Options, say: Say) -> Outcome:
         parents_of(options.resume, options.out)
     overrides = groups.load()
     say("looking for devices")
-    outcome = Outcome(groups.labelled(devices.discover(), overrides))
+    outcome = Outcome(groups.discovered(options.devices, overrides))
     chosen = choose(outcome.devices, options)
     if options.optimiser_off:
         chosen = [devices.without_optimiser(device) for device in chosen]

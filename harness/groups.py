@@ -21,6 +21,7 @@ from pathlib import Path
 
 import msgspec
 
+from harness import devices
 from harness.devices import Device
 from harness.errors import InputRefused
 from harness.folders import config_folder
@@ -84,6 +85,20 @@ def load() -> Overrides:
             if len(entry.devices) < 2 and not any(word.endswith("*") for word in entry.devices):
                 raise _refused(str(path), f"{table} {number}", "fewer than two devices; name those that it is about")
     return msgspec.structs.replace(msgspec.convert(content, Overrides), file=str(path))
+
+
+def discovered(selectors: Sequence[str], overrides: Overrides) -> list[Device]:
+    """The machine's devices with their `group`, without drivers that neither `selectors` nor SAMEBITS_EXPECT can mean.
+
+    All drivers are there where a row could be in a group with one that was left out: where it is hardware, or has a PCI
+    address, and where the operator's file speaks. Raises what `labelled` does.
+    """
+
+    def alone(rows: list[Device]) -> bool:
+        return not (overrides.join or overrides.part or any(d.kind == "hardware" or d.pci for d in rows))
+
+    found = devices.discover(selectors=selectors, others=devices.awaited(), enough=alone)
+    return labelled(found, overrides)
 
 
 def labelled(devices: Sequence[Device], overrides: Overrides = NONE) -> list[Device]:

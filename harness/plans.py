@@ -12,32 +12,25 @@ a 64-bit value is two words, low first. Compile-time constants, alike in all lan
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from harness import schedules
 from harness.cases import Case
+from harness.dispatch import GUARD_WORDS as GUARD_WORDS
+from harness.dispatch import LANGUAGES as LANGUAGES
+from harness.dispatch import PARAMS_WORDS as PARAMS_WORDS
+from harness.dispatch import Buffer as Buffer
+from harness.dispatch import Language as Language
+from harness.dispatch import Pass as Pass
 from harness.errors import UsageError
-
-Language = Literal["wgsl", "cuda", "opencl"]
-LANGUAGES: tuple[Language, ...] = ("wgsl", "cuda", "opencl")
-
-GUARD_WORDS = 64
-"""Words behind each output that no kernel may touch."""
 
 RECEIPT_WORDS = 4
 """The receipt: entry point i writes NONCE to word i, so a program that did not run cannot look as if it had."""
 
-PARAMS_WORDS = 8
-"""Run-time arguments of a dispatch at most."""
-
 SCRATCH_UNUSED = 4
 """Words of the scratch buffer under a schedule that keeps nothing there."""
-
-FILLED_WORDS = 1 << 20
-"""A heap of more words is neither filled nor guarded: then it may have all that a device can bind."""
 
 MAX_GROUPS = 65_535
 DISPATCH_TERMS = 1 << 28
@@ -51,35 +44,6 @@ class Tensor:
     name: str
     element: str
     dims: tuple[str | int, ...]
-
-
-@dataclass(frozen=True)
-class Buffer:
-    """One kernel argument: `words` 32-bit words, without the guard."""
-
-    name: str
-    role: Literal["params", "input", "scratch", "heap", "output", "receipt"]
-    words: int
-
-    @property
-    def writable(self) -> bool:
-        """Whether the kernel may write it."""
-        return self.role in ("scratch", "heap", "output", "receipt")
-
-    @property
-    def filled(self) -> bool:
-        """Whether it begins as sentinels with a guard behind them. A large heap does not."""
-        return self.writable and (self.role != "heap" or self.words <= FILLED_WORDS)
-
-
-@dataclass(frozen=True)
-class Pass:
-    """One dispatch: entry point, workgroups and workgroup size in x, y, z, and its run-time arguments (u32)."""
-
-    entry: str
-    groups: tuple[int, int, int]
-    workgroup: tuple[int, int, int]
-    params: tuple[int, ...]
 
 
 @dataclass(frozen=True)

@@ -169,12 +169,7 @@ class DeviceRunner:
     def prepare(self, tokens: Sequence[int], count: int = 0) -> memory.Memory:
         """What the pass, and `count` new tokens, take; InputRefused where model, tokens or device do not allow it."""
         model = self.loaded
-        with refusals(f"{self.id}: "):
-            self.passes.check(model, tokens)
-        if len(tokens) + count > model.context:
-            raise InputRefused(
-                f"{self.id}: {len(tokens)} tokens and {count} new ones: this model's context holds {model.context}"
-            )
+        _check_tokens(self.passes, model, tokens, count, f"{self.id}: ")
         needed: memory.Memory = self.passes.memory(model, len(tokens), len(tokens) + max(count - 1, 0), self.schedule)
         memory.check(self.device, needed, self.resident)
         return needed
@@ -226,6 +221,16 @@ def refusals(who: str) -> Iterator[None]:
         raise InputRefused(who + said(type(e).__name__, str(e))) from None
 
 
+def _check_tokens(module: ModuleType, model: Any, tokens: Sequence[int], count: int, who: str = "") -> None:
+    """InputRefused, told by `who`, where the model does not take the tokens, or has no room for `count` new ones."""
+    with refusals(who):
+        module.check(model, tokens)
+    if len(tokens) + count > model.context:
+        raise InputRefused(
+            f"{who}{len(tokens)} tokens and {count} new ones: this model's context holds {model.context}"
+        )
+
+
 @lru_cache(maxsize=1)
 def _load(module: ModuleType, source: str) -> Any:
     """One model for all devices of a command."""
@@ -239,10 +244,14 @@ def runners(
     schedule: str | None,
     variant: str | None = None,
     resident: int | None = None,
+    *,
+    tokens: Sequence[int],
+    count: int = 0,
 ) -> list[Runner]:
     """What computes `profile` by the names given: `reference`, `second`, and devices in the order of their rows.
 
-    Raises UsageError, also where a device is named twice, and NoDevice where a selector matches none.
+    Raises UsageError, also where a device is named twice, NoDevice where a selector matches none, and, before devices are
+    looked for, InputRefused where the model or its `tokens`, with `count` new ones, are none for devices.
     """
     _check_forms(profile, schedule, variant)
     for selector in selectors:
@@ -260,7 +269,8 @@ def runners(
     if module is None:
         raise UsageError(f"device {clean(wanted[0])!r}: {profile.name} runs on {' and '.join(REFERENCES)} only")
     with refusals(""):
-        _load(module, model)  # before devices are looked for
+        loaded = _load(module, model)
+    _check_tokens(module, loaded, tokens, count)
     for device in _distinct(wanted):
         if device.kind == "compile-only":
             raise UsageError(f"{device.id} compiles kernels and runs none; name a device that does")
@@ -271,7 +281,7 @@ def runners(
 
 def _distinct(selectors: Sequence[str]) -> list[Device]:
     """The devices that are named, in the order of their rows; UsageError where two selectors name the same one."""
-    there, by = devices.discover(), dict[str, str]()
+    there, by = devices.discover(selectors=selectors), dict[str, str]()
     for selector in selectors:
         for device in devices.select(there, [selector]):
             if device.id in by:

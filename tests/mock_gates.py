@@ -71,7 +71,7 @@ def use_folders(patch: "pytest.MonkeyPatch", folder: Path) -> None:
 
 def gate_on(items: Sequence[str], folder: Path, patch: "pytest.MonkeyPatch", **more: Any) -> gate.Outcome:
     """A gate over `items` in this process."""
-    patch.setattr(devices, "discover", lambda: [mock_device(item) for item in items])
+    patch.setattr(devices, "discover", lambda **_: [mock_device(item) for item in items])
     return gate.execute(options(folder, **more), lambda _: None)
 
 
@@ -140,7 +140,7 @@ def _serve() -> None:
 def _run(folder: str, shared: str, items: Sequence[str], cases: Sequence[str], resume: str | None) -> None:
     os.environ.update(folders(Path(folder)) | {"SAMEBITS_CACHE_DIR": folders(Path(shared))["SAMEBITS_CACHE_DIR"]})
     found = [mock_device(item) for item in items]
-    devices.discover = lambda *_: found  # type: ignore[assignment]
+    devices.discover = lambda **_: found  # type: ignore[assignment]
     gate.device_lock = own_lock(Path(folder))  # type: ignore[attr-defined]
     gate._Progress.__call__ = lambda _, r: _tell(kept=[r.role, r.run])  # type: ignore[method-assign, misc, assignment]
     try:

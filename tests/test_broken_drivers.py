@@ -107,7 +107,7 @@ def test_every_other_devices_results_are_right_beside_them(
     monkeypatch.setattr(devices.permissions, "nodes", list)
     for name in ("OCL_ICD_VENDORS", "VK_ADD_DRIVER_FILES", "__EGL_VENDOR_LIBRARY_DIRS"):
         monkeypatch.setenv(name, str(broken))
-    monkeypatch.setattr(devices, "discover", lambda: both[1])
+    monkeypatch.setattr(devices, "discover", lambda **_: both[1])
     outcome = gate.execute(gate.Options("tiny", tmp_path / "out", cases=(CASE,)), lambda _: None)
     runs = outcome.runs()
     assert {d.id for d in both[0] if d.ok} == {run.header.device.id for run in runs}

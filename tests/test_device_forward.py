@@ -1,5 +1,6 @@
 """Forward passes of a profile on a device: nel-mini on a host compiler, and every fault that a mock device can have."""
 
+import functools
 from contextlib import nullcontext
 
 import msgspec
@@ -177,12 +178,12 @@ def test_a_device_that_does_not_open_is_named(monkeypatch):
 def test_device_selectors_stand_beside_reference_and_second(monkeypatch):
     """Reference and second first, in the order given, then devices."""
     monkeypatch.setenv("SAMEBITS_MOCK", "match")
-    monkeypatch.setattr(runners.devices, "discover", lambda discover=devices.discover: discover(["mock"]))
-    found = runners.runners(["mock:match", "second", "reference"], PROFILE, "nel-mini:stress", "tree")
+    monkeypatch.setattr(runners.devices, "discover", functools.partial(devices.discover, ["mock"]))
+    found = runners.runners(["mock:match", "second", "reference"], PROFILE, "nel-mini:stress", "tree", tokens=[1])
     assert [r.id for r in found] == ["second", "reference", "mock:match:0"]
     assert found[2].schedule == "tree"
     with pytest.raises(NoDevice, match="no device matches 'other'"):
-        runners.runners(["other"], PROFILE, "nel-mini:stress", None)
+        runners.runners(["other"], PROFILE, "nel-mini:stress", None, tokens=[1])
 
 
 @pytest.mark.parametrize(
@@ -196,9 +197,9 @@ def test_device_selectors_stand_beside_reference_and_second(monkeypatch):
 def test_a_device_that_is_named_twice_is_refused(monkeypatch, selectors, said):
     """Its own pass would be what it is held to."""
     monkeypatch.setenv("SAMEBITS_MOCK", "match")
-    monkeypatch.setattr(runners.devices, "discover", lambda discover=devices.discover: discover(["mock"]))
+    monkeypatch.setattr(runners.devices, "discover", functools.partial(devices.discover, ["mock"]))
     with pytest.raises(UsageError, match=said):
-        runners.runners(selectors, PROFILE, "nel-mini:stress", None)
+        runners.runners(selectors, PROFILE, "nel-mini:stress", None, tokens=[1])
 
 
 def test_memory_is_estimated_before_anything_runs(host):
@@ -265,6 +266,14 @@ def test_a_model_that_is_too_large_never_opens_the_device(host, monkeypatch):
 def test_a_device_that_only_compiles_is_refused(monkeypatch):
     """It would leave nothing to compare."""
     monkeypatch.setenv("SAMEBITS_MOCK", "compile-only")
-    monkeypatch.setattr(runners.devices, "discover", lambda discover=devices.discover: discover(["mock"]))
+    monkeypatch.setattr(runners.devices, "discover", functools.partial(devices.discover, ["mock"]))
     with pytest.raises(UsageError, match="compiles kernels and runs none"):
-        runners.runners(["mock"], PROFILE, "nel-mini:stress", None)
+        runners.runners(["mock"], PROFILE, "nel-mini:stress", None, tokens=[1])
+
+
+@pytest.mark.parametrize(("tokens", "count", "said"), [([999_999], 0, "token"), ([1] * 60, 10, "context holds 64")])
+def test_tokens_are_refused_before_devices_are_looked_for(monkeypatch, tokens, count, said):
+    """Discovery takes seconds, and a device need not be there for it."""
+    monkeypatch.setattr(runners.devices, "discover", None)
+    with pytest.raises(InputRefused, match=said):
+        runners.runners(["mock"], PROFILE, "nel-mini:stress", None, tokens=tokens, count=count)

@@ -212,7 +212,7 @@ def test_a_profile_without_kernels_runs_on_the_references_alone():
     """As a new one does at first."""
     new = replace(PROFILE, name="dyadic-q17")
     with pytest.raises(UsageError, match="device 'lavapipe': dyadic-q17 runs on reference and second only"):
-        runners.runners(["second", "lavapipe"], new, "x.gguf", None)
+        runners.runners(["second", "lavapipe"], new, "x.gguf", None, tokens=[1])
 
 
 class ExactSession(ExactDevice):

@@ -42,7 +42,7 @@ class Command:
             sys.path.insert(0, {str(Path(__file__).parent)!r})
             import mock_gates
             from harness import cli, devices, gate
-            devices.discover = lambda *_: [mock_gates.mock_device(item) for item in {list(items)!r}]
+            devices.discover = lambda **_: [mock_gates.mock_device(item) for item in {list(items)!r}]
             gate.device_lock = mock_gates.own_lock(Path({str(folder)!r}))
             cli.main()
         """
@@ -190,7 +190,7 @@ def test_where_run_lock_is_missing_the_lock_is_the_users_own_and_that_is_said(
     """The gate runs all the same."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(here / "own"))
     monkeypatch.setattr(gate, "device_lock", own_lock(here / "no" / "such"))
-    monkeypatch.setattr(devices, "discover", lambda: [mock_device("match")])
+    monkeypatch.setattr(devices, "discover", lambda **_: [mock_device("match")])
     said: list[str] = []
     outcome = gate.execute(options(here, [STRUCK_RUN]), said.append)
     assert not bad(outcome.runs()[0])

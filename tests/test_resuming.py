@@ -126,7 +126,7 @@ def test_a_soak_is_gone_on_with_round_by_round(here: Path, monkeypatch: pytest.M
     soak = {"preset": "soak", "cases": ()}
 
     def gate_of(resume: str | None) -> Outcome:
-        monkeypatch.setattr(devices, "discover", lambda: [mock_device("match")])
+        monkeypatch.setattr(devices, "discover", lambda **_: [mock_device("match")])
         return gate.execute(gate.Options(out=here / "out", resume=resume, **soak), lambda _: None)
 
     first = gate_of(None)
@@ -151,7 +151,7 @@ def test_the_time_of_a_soak_ends_it_after_a_family_and_not_after_a_round(
     monkeypatch.setattr(models, "verified", Path)  # no round here has a case of the model
     monkeypatch.setattr(presets, "soak_rounds", lambda: iter([[gemm, linear]] * 2))
     monkeypatch.setattr(presets, "SOAK_ELEMENTS", 1)
-    monkeypatch.setattr(devices, "discover", lambda: [mock_device("match")])
+    monkeypatch.setattr(devices, "discover", lambda **_: [mock_device("match")])
     soak = gate.Options("soak", here / "out", soak_seconds=seconds)
     outcome = gate.execute(soak, lambda _: None)
     runs = outcome.runs()

@@ -195,7 +195,7 @@ def test_drivers_without_a_device_are_rows_with_their_reason(tmp_path: Path, mon
     for mocks, budget in (("hang-probe", 2), ("no-device,lying-name,match", 60)):
         monkeypatch.setenv("SAMEBITS_MOCK", mocks)
         found += devices.discover(["mock"], budget)
-    monkeypatch.setattr(devices, "discover", lambda: found)
+    monkeypatch.setattr(devices, "discover", lambda **_: found)
     outcome = gate.execute(options(tmp_path, [STRUCK_RUN]), lambda _: None)
     rows = {d.label: (d.status, d.phase, d.kind) for d in outcome.devices}
     assert rows == {
@@ -218,7 +218,7 @@ def test_artefacts_are_of_the_kernel_that_failed(tmp_path: Path, monkeypatch: py
 
 def test_a_second_samebits_waits_and_says_for_whom(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then it runs as if nothing had been."""
-    monkeypatch.setattr(devices, "discover", lambda: [mock_device("match")])
+    monkeypatch.setattr(devices, "discover", lambda **_: [mock_device("match")])
     said: list[str] = []
     held, done = threading.Event(), threading.Event()
 

@@ -19,11 +19,14 @@ import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from harness.kernels import Buffer, Kernel, Pass
+from harness.dispatch import Buffer, Pass
+
+if TYPE_CHECKING:
+    from harness.kernels import Kernel
 
 REGISTRY: dict[str, str] = {
     "vulkan": "harness.backends.wgpu",
@@ -105,7 +108,7 @@ class Backend(Protocol):
     report: Report
     dispatch_s: float
 
-    def compile(self, kernel: Kernel, text: str, constants: Mapping[str, int]) -> Any:
+    def compile(self, kernel: "Kernel", text: str, constants: Mapping[str, int]) -> Any:
         """Build the program for `text` (preludes and kernel) with compile-time `constants`; returns a handle."""
 
     def bind(self, buffers: Sequence[Buffer], data: Mapping[str, bytes]) -> Any:

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from harness.dispatch import GUARD_WORDS, Buffer
 from harness.errors import DeviceFault
-from harness.kernels import GUARD_WORDS, Buffer
 
 LOADER_CACHE = Path("/etc/ld.so.cache")
 MAPS = Path("/proc/self/maps")

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -22,8 +22,11 @@ from harness.backends import Launch, Report
 from harness.backends.common import buffer_bytes, check_alone, first_line, optimiser_off
 from harness.backends.cuda_drivers import VARIABLE
 from harness.backends.cuda_drivers import drivers as drivers
+from harness.dispatch import PARAMS_WORDS, Buffer, Language, Pass
 from harness.errors import CompileError, DeviceFault, DeviceLost, LaunchError, TooOld, Unsupported
-from harness.kernels import PARAMS_WORDS, Buffer, Kernel, Language, Pass
+
+if TYPE_CHECKING:
+    from harness.kernels import Kernel
 
 LANGUAGE: Language = "cuda"
 DRIVER_VERSION = Path("/proc/driver/nvidia/version")
@@ -193,7 +196,7 @@ class Cuda:
             self.device = cupy.cuda.Device(index)
             self.device.use()
 
-    def compile(self, kernel: Kernel, text: str, constants: Mapping[str, int]) -> Program:
+    def compile(self, kernel: "Kernel", text: str, constants: Mapping[str, int]) -> Program:
         """Builds for this GPU and takes out every entry point."""
         options = ("--std=c++17", *(f"-D{name}={value}u" for name, value in constants.items()))
         if optimiser_off():

@@ -20,7 +20,7 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -28,8 +28,11 @@ from harness import units
 from harness.backends import Driver, Launch, Report
 from harness.backends.common import buffer_bytes, first_line, optimiser_off
 from harness.backends.cuda_host_served import Program, Served
+from harness.dispatch import PARAMS_WORDS, Buffer, Language, Pass
 from harness.errors import CompileError, LaunchError, TooOld, UsageError
-from harness.kernels import PARAMS_WORDS, Buffer, Kernel, Language, Pass
+
+if TYPE_CHECKING:
+    from harness.kernels import Kernel
 
 LANGUAGE: Language = "cuda"
 VARIABLE = "SAMEBITS_CUDA_HOST"
@@ -253,7 +256,7 @@ class CudaHost:
         self._build([*defines, *before, *linked, "-o", str(path)])
         return Program(path)
 
-    def compile(self, kernel: Kernel, text: str, constants: Mapping[str, int]) -> Program:
+    def compile(self, kernel: "Kernel", text: str, constants: Mapping[str, int]) -> Program:
         """See `Backend.compile`. Every entry point takes all arguments of the kernel."""
         return self._program(text, kernel.entries, len(kernel.writable), constants)
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from harness.backends import Driver, rtc
-from harness.kernels import Language
+from harness.dispatch import Language
 
 LANGUAGE: Language = "cuda"
 HIPRTC = rtc.Compiler(

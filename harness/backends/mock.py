@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -28,8 +28,11 @@ import psutil
 
 from harness import schedules
 from harness.backends import Driver, Launch, Report
+from harness.dispatch import Buffer, Language, Pass
 from harness.errors import CompileError, DeviceLost, LaunchError, Unsupported, UsageError
-from harness.kernels import Buffer, Kernel, Language, Pass
+
+if TYPE_CHECKING:
+    from harness.kernels import Kernel
 
 LANGUAGE: Language = "opencl"
 VARIABLE = "SAMEBITS_MOCK"
@@ -95,7 +98,7 @@ class Spec:
 class Program:
     """A compiled kernel; `nonce` goes into the receipt, `struck`: a fault in a run may strike it."""
 
-    kernel: Kernel
+    kernel: "Kernel"
     known_bad: bool
     nonce: int
     struck: bool
@@ -185,7 +188,7 @@ class Mock:
     def _does(self, behaviour: str) -> bool:
         return behaviour in self._spec.behaviours
 
-    def compile(self, kernel: Kernel, text: str, constants: Mapping[str, int]) -> Program:
+    def compile(self, kernel: "Kernel", text: str, constants: Mapping[str, int]) -> Program:
         """See `Backend.compile`; the text is not read."""
         if kernel.name not in COMPUTED:
             raise Unsupported("arithmetic", kernel.name, "gemms and linears, which is all that the mock computes")

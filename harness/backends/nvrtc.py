@@ -7,7 +7,7 @@ import msgspec
 
 from harness import units
 from harness.backends import Driver, rtc
-from harness.kernels import Language
+from harness.dispatch import Language
 
 LANGUAGE: Language = "cuda"
 NVRTC = rtc.Compiler(

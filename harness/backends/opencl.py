@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -20,8 +20,11 @@ from harness.backends.common import buffer_bytes, first_line, is_software, optim
 from harness.backends.opencl_icds import drivers as drivers
 from harness.backends.opencl_icds import library_named_by
 from harness.backends.opencl_identity import identify, units_of
+from harness.dispatch import PARAMS_WORDS, Buffer, Language, Pass
 from harness.errors import CompileError, DeviceFault, DeviceLost, LaunchError, TooOld, Unsupported
-from harness.kernels import PARAMS_WORDS, Buffer, Kernel, Language, Pass
+
+if TYPE_CHECKING:
+    from harness.kernels import Kernel
 
 LANGUAGE: Language = "opencl"
 CPU = "device-type-cpu"
@@ -203,7 +206,7 @@ class OpenCL:
         self.simulated = device.platform.name == oclgrind.PLATFORM
         self.reports = oclgrind.Reports()
 
-    def compile(self, kernel: Kernel, text: str, constants: Mapping[str, int]) -> Program:
+    def compile(self, kernel: "Kernel", text: str, constants: Mapping[str, int]) -> Program:
         """Builds for the device and takes out every entry point."""
         if old := _age_problem(self.device):
             raise old

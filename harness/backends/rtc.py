@@ -11,12 +11,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.backends import Driver, Report
 from harness.backends.common import check_alone, find_library, first_line, library_problem, optimiser_off, unique_label
+from harness.dispatch import Buffer, Pass
 from harness.errors import CompileError, DeviceFault, UsageError
-from harness.kernels import Buffer, Kernel, Pass
+
+if TYPE_CHECKING:
+    from harness.kernels import Kernel
 
 VARIABLE = "SAMEBITS_RTC_LIBRARY"
 LINE = 'extern "C" __global__ void line(unsigned int *a) { a[0] = 1u; }'
@@ -126,7 +129,7 @@ class CompileOnly:
         data = ctypes.create_string_buffer(size.value)
         return data.raw if self._call(f"Get{name}", program, data) == 0 else b""
 
-    def compile(self, kernel: Kernel, text: str, constants: Mapping[str, int]) -> dict[str, bytes]:
+    def compile(self, kernel: "Kernel", text: str, constants: Mapping[str, int]) -> dict[str, bytes]:
         """Builds for every architecture that has what the kernel needs; what came out by file name.
 
         Each entry point must be in each of them.

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -22,8 +22,11 @@ from harness.backends import Launch, Report, vulkan_identity
 from harness.backends.common import buffer_bytes, is_software, optimiser_off, vendor_name
 from harness.backends.vulkan_icds import drivers as drivers
 from harness.backends.vulkan_icds import library_named_by
+from harness.dispatch import PARAMS_WORDS, Buffer, Language, Pass
 from harness.errors import CompileError, DeviceFault, DeviceLost, LaunchError, TooOld, Unsupported
-from harness.kernels import PARAMS_WORDS, Buffer, Kernel, Language, Pass
+
+if TYPE_CHECKING:
+    from harness.kernels import Kernel
 
 LANGUAGE: Language = "wgsl"
 INSTANCE = {"Vulkan": "Vulkan", "OpenGL": "GL", "Metal": "Metal", "D3D12": "DX12"}
@@ -96,13 +99,15 @@ def open_adapter(backend: str, index: int) -> "Wgpu":
 
 def _adapters(backend: str) -> list[tuple[Any, Report]]:
     identities = vulkan_identity.query() if backend == "Vulkan" else []
+    if backend == "Vulkan" and not identities:  # and wgpu, which takes half a second to load, need not be asked
+        if "VK_DRIVER_FILES" in os.environ:
+            # Raises OSError with the dynamic loader's own reason where the driver's library does not load.
+            ctypes.CDLL(library_named_by(Path(os.environ["VK_DRIVER_FILES"]))[0])
+        return []
     import wgpu
 
     _start(backend)
     adapters = [a for a in wgpu.gpu.enumerate_adapters_sync() if a.info["backend_type"] == backend]
-    if not adapters and backend == "Vulkan" and "VK_DRIVER_FILES" in os.environ:
-        # Raises OSError with the dynamic loader's own reason where the driver's library does not load.
-        ctypes.CDLL(library_named_by(Path(os.environ["VK_DRIVER_FILES"]))[0])
     _check_age(backend, adapters, identities)
     keys = [(a.info["device"], a.info["vendor_id"], a.info["device_id"]) for a in adapters]
     if backend == "Vulkan":
@@ -204,7 +209,7 @@ class Wgpu:
         self.limits = self.device.limits
         self.params: dict[tuple[int, ...], Any] = {}
 
-    def compile(self, kernel: Kernel, text: str, constants: Mapping[str, int]) -> dict[str, Any]:
+    def compile(self, kernel: "Kernel", text: str, constants: Mapping[str, int]) -> dict[str, Any]:
         """A pipeline by entry point."""
         if optimiser_off():
             raise Unsupported("optimiser-off")
