@@ -228,7 +228,7 @@ def test_a_runner_whose_digest_is_not_its_files_is_no_runner(model):
 def test_a_mismatch_exits_1_with_one_line(model, monkeypatch, command):
     """The commands, on a device that is wrong."""
     wrong = [ReferenceRunner("reference", DYADIC, str(model)), Wrong(model, "l0.x", (1, 3))]
-    monkeypatch.setattr(runners, "runners", lambda *_: wrong)
+    monkeypatch.setattr(runners, "runners", lambda *_, **__: wrong)
     arguments = [
         str(model),
         "--profile",
