@@ -279,6 +279,10 @@ BAD_INPUT = {
         ["--tokens", "1", "--device", "cpu", "--variant", "fast", "--schedule", "tree"],
         "variant fast has no schedule tree; it has forward, split_k",
     ),
+    "native integers without that schedule": (
+        ["--tokens", "1", "--device", "cpu", "--variant", "int64", "--schedule", "tree"],
+        "variant int64 has no schedule tree; it has forward, split_k",
+    ),
     "no profile": (["--tokens", "1", "--profile", "lut5"], "unknown profile 'lut5'; there are dyadic-q16"),
 }
 

@@ -9,8 +9,9 @@ from gguf_bytes import Q4_1
 from one_driver import one_driver
 
 from cpu_ref import dyadic_q16 as reference
-from harness import device_session, devices, passes, profiles
+from harness import device_session, devices, kernels, passes, profiles
 from harness.device_session import Session
+from harness.errors import DeviceFailed
 
 MODULE = passes.find(profiles.find("dyadic-q16"))
 SEQUENCES = ([1, 39, 0, 39, 17, 5], [7, 7, 30, 2, 11, 28])
@@ -20,7 +21,6 @@ WAYS = [
     ("opencl:intel-cpu", "forward", "base", True),
     ("opencl:intel-cpu", "forward", "fast", True),
     ("opencl:intel-cpu", "tiled_shuffled", "base", True),
-    ("opencl:intel-cpu", "tree", "int64", True),
     ("opencl:pocl", "reverse", "base", False),
     ("vulkan:lvp", "tree", "base", True),
 ]
@@ -67,6 +67,10 @@ def same(made, rows):
         assert np.array_equal(values, rows[name][: len(values)]), name
 
 
+NATIVE = [("opencl:intel-cpu", "split_k"), ("vulkan:lvp", "forward")]
+"""Device and schedule of native 64-bit integers, beside g++ above; each of these devices has a way with limbs there."""
+
+
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(map(str, way)))
 def test_a_pass_has_the_reference_s_bits_however_it_is_cut(way, model, right):
     """Whole, token by token, in uneven pieces, in batches of 2 and 8 of unequal length, weights resident or sent."""
@@ -89,3 +93,31 @@ def test_a_pass_has_the_reference_s_bits_however_it_is_cut(way, model, right):
                 one = {stage: values[i] for stage, values in made.items()}
                 assert all(len(values) == length for values in one.values())
                 same(one, right[i % 2])
+
+
+@pytest.mark.parametrize("way", NATIVE, ids="-".join)
+def test_native_64_bit_integers_have_the_bits_of_limbs(way, model, right):
+    """All kernels of the pass but the one that only copies, whole and over a cache."""
+    name, schedule = way
+    device = one_driver(*name.split(":"))
+    if device is None:
+        return
+    with Session(device, schedule, variant="int64") as session:
+        forms = {kernel: session.entry(kernel).variant for kernel in kernels.WHOLE["pass_dyadic_q16"].whole.kernels}
+        assert [kernel for kernel, form in forms.items() if form != "int64"] == ["kv_append"]
+        whole = MODULE.OnDevice(session, model)
+        same(cut(whole, SEQUENCES[0], [6]), right[0])
+        same(cut(whole, SEQUENCES[1], [3, 1, 2]), right[1])
+
+
+def test_a_device_without_native_64_bit_integers_says_so_and_takes_no_other_form(model):
+    """OpenGL has none in WGSL: the first kernel of the pass is unsupported."""
+    device = one_driver("opengl", "llvmpipe")
+    if device is None:
+        return
+    with (
+        Session(device, variant="int64") as session,
+        pytest.raises(DeviceFailed, match=r"embed: unsupported: .*shader-int64") as e,
+    ):
+        list(MODULE.OnDevice(session, model).run(SEQUENCES[0]))
+    assert e.value.verdict == "unsupported"

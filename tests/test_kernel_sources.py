@@ -7,7 +7,7 @@ import pytest
 
 from harness.cases import Case
 from harness.folders import data_root
-from harness.kernels import FOLDERS, KERNELS, LANGUAGES, SUFFIXES, Kernel, Language
+from harness.kernels import FOLDERS, KERNELS, LANGUAGES, SUFFIXES, WHOLE, Kernel, Language
 
 SHARED = sorted({stem for k in KERNELS if k.languages == LANGUAGES for stem in (*k.preludes, k.stem)})
 PROGRAMS = [k for k in KERNELS if k.languages == LANGUAGES]
@@ -148,6 +148,31 @@ def test_functions_are_alike_in_all_languages(stem: str) -> None:
     assert list(wgsl) == list(cuda) == list(opencl)
     assert wgsl == cuda
     assert wgsl == opencl
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_native_prelude_has_the_functions_of_the_limbs(language: Language) -> None:
+    """The same signatures in the same order: a kernel may follow either. What no native form calls stands in the limbs alone."""
+    pattern = r"^(?:static|fn) [^{]*(?= \{)"
+    limbs, native = (re.findall(pattern, read(language, stem), re.M) for stem in ("int64_limbs", "int64_native"))
+    own = [s for s in native if re.search(r"\b(u64_of|limbs_of)\(", s)]
+    assert len(own) == 2
+    assert [s for s in limbs if "i64_mul_i32(" not in s] == [s for s in native if s not in own]
+
+
+def test_a_native_form_differs_from_its_base_in_the_prelude_alone() -> None:
+    """Same source, passes and buffers; every kernel of the pass has one, but what only copies."""
+    base = {k.name: k for k in KERNELS if k.variant == "base"}
+    forms = [k for k in KERNELS if "int64_native" in k.preludes]
+    for k in forms:
+        limbs = base[k.name]
+        assert k.variant == "int64" and k.needs == {"wgsl": ("shader-int64",)}
+        assert (k.stem, k.passes, k.scratch, k.entries) == (limbs.stem, limbs.passes, limbs.scratch, limbs.entries)
+        assert [p.replace("native", "limbs") for p in k.preludes] == list(limbs.preludes)
+    named = WHOLE["pass_dyadic_q16"].whole
+    assert named
+    native = {k.name for k in KERNELS if k.variant == "int64" and k.languages == LANGUAGES}
+    assert set(named.kernels) - native == {"kv_append"}
 
 
 @pytest.mark.parametrize(("language", "stem"), [(lang, k.stem) for k in KERNELS for lang in k.languages])

@@ -7,8 +7,10 @@ passes, which take another prompt under each seed.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from harness.cases import Case
+from harness.plans import Kernel
 
 Shape = tuple[int, int, int]
 Shaped = tuple[Shape, str]
@@ -28,3 +30,24 @@ def case_of(kernel: str, shape: Sequence[int], dist: str, seed: int, reason: str
 def shaped(kernel: str, shapes: Iterable[Shaped], seed: int) -> list[Case]:
     """`full` in all shapes."""
     return [case_of(kernel, shape, "full", seed, reason) for shape, reason in shapes]
+
+
+NATIVE_SCHEDULES = ("forward", "split_k")
+"""Of a native form: all entry points are run under these two."""
+
+
+def native(kernel: Kernel, distributions: Sequence[str]) -> Kernel:
+    """The form `int64` of a kernel in limbs: the same source, after a prelude that computes by native 64-bit integers.
+
+    The prelude is tried function by function, by `limbs`. What is left to try here is what compilers make of both together,
+    so `distributions` are a few: contract edges, ties, sums that wrap.
+    """
+    return replace(
+        kernel,
+        variant="int64",
+        purpose="the same with native 64-bit integers",
+        distributions=tuple(distributions),
+        preludes=tuple("int64_native" if name == "int64_limbs" else name for name in kernel.preludes),
+        schedules=tuple(name for name in kernel.schedules if name in NATIVE_SCHEDULES),
+        needs={"wgsl": ("shader-int64",)},
+    )

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from harness import schedules
 from harness.cases import Case
-from harness.families import attention_inputs, catches, real_activations
+from harness.families import attention_inputs, catches, native, real_activations
 from harness.families.layers_inputs import Arrays
 from harness.plans import Kernel, Pass, Tensor, bands
 
@@ -88,7 +88,7 @@ def _attention(name: str, shape: tuple[str, ...], inputs: tuple[Tensor, ...], ou
     )
 
 
-KERNELS: tuple[Kernel, ...] = (
+_BASE: tuple[Kernel, ...] = (
     _attention(
         "scores",
         HEADS,
@@ -121,6 +121,15 @@ KERNELS: tuple[Kernel, ...] = (
         reduces="s",
     ),
 )
+
+_NATIVE: Mapping[str, tuple[str, ...]] = {
+    "scores": ("ties", "cancel"),
+    "softmax": ("cut", "far"),
+    "mix": ("ties", "cancel"),
+}
+"""Kernel -> the distributions of its native form."""
+
+KERNELS: tuple[Kernel, ...] = (*_BASE, *(native(kernel, _NATIVE[kernel.name]) for kernel in _BASE))
 
 _SHAPES: Mapping[str, Mapping[str, Mapping[str, tuple[tuple[int, ...], ...]]]] = {
     "scores": {
@@ -166,7 +175,7 @@ def _case(kernel: Kernel, shape: tuple[int, ...], dist: str, seed: int) -> Case:
 def _of(preset: str, seed: int) -> list[Case]:
     return [
         _case(kernel, shape, dist, seed)
-        for kernel in KERNELS
+        for kernel in _BASE
         for dist, shapes in _SHAPES[kernel.name][preset].items()
         for shape in shapes
     ]
@@ -176,8 +185,8 @@ def cases(preset: str, seed: int) -> list[Case]:
     """The family's share of a preset; `full` holds `quick`."""
     if preset in ("tiny", "quick"):
         return _of(preset, seed)
-    real = real_activations.cases(frozenset(kernel.name for kernel in KERNELS), seed)
+    real = real_activations.cases(frozenset(kernel.name for kernel in _BASE), seed)
     return [*_of("quick", seed), *_of("full", seed), *real]
 
 
-SELF_TESTS = {k.name: _case(k, _SHAPES[k.name]["tiny"]["full"][-1], "full", 0) for k in KERNELS}
+SELF_TESTS = {k.name: _case(k, _SHAPES[k.name]["tiny"]["full"][-1], "full", 0) for k in _BASE}

@@ -5,7 +5,7 @@ from itertools import product
 
 from harness import schedules
 from harness.cases import Case
-from harness.families import catches, layers_inputs, real_activations
+from harness.families import catches, layers_inputs, native, real_activations
 from harness.plans import Kernel, Pass, Tensor, bands
 
 Passes = Callable[[Case, str], tuple[Pass, ...]]
@@ -124,7 +124,7 @@ def _embedding(block: str, released: str) -> Kernel:
     )
 
 
-KERNELS: tuple[Kernel, ...] = (
+_BASE: tuple[Kernel, ...] = (
     _embedding("q8_0", "Q8_0"),
     _embedding("q4_1", "Q4_1"),
     _embedding("q4_0", "Q4_0"),
@@ -200,6 +200,20 @@ KERNELS: tuple[Kernel, ...] = (
     ),
 )
 
+_NATIVE: Mapping[str, tuple[str, ...]] = {
+    "embedding_q8_0": ("full",),
+    "embedding_q4_1": ("full",),
+    "embedding_q4_0": ("full",),
+    "residual": ("carries", "edge"),
+    "gate": ("table", "edge"),
+    "rmsnorm": ("magnitudes", "edge"),
+    "rope": ("ties", "edge"),
+    "argmax": ("equals", "words"),
+}
+"""Kernel -> the distributions of its native form. kv_append computes nothing, so it has none."""
+
+KERNELS: tuple[Kernel, ...] = (*_BASE, *(native(k, _NATIVE[k.name]) for k in _BASE if k.name in _NATIVE))
+
 _EMBEDDING: Mapping[str, Mapping[str, tuple[tuple[int, ...], ...]]] = {
     "tiny": {"full": ((1, 1, 32), (5, 7, 96))},
     "quick": {"full": ((4, 1000, 576), (70, 3, 32)), "ties": ((5, 9, 96),)},
@@ -266,7 +280,7 @@ def _case(
 def _of(preset: str, seed: int) -> list[Case]:
     return [
         _case(kernel, shape, dist, seed, tuple(zip(kernel.options, chosen, strict=True)))
-        for kernel in KERNELS
+        for kernel in _BASE
         for dist, shapes in _SHAPES[kernel.name][preset].items()
         for shape in shapes
         for chosen in product(*kernel.options.values())
@@ -277,13 +291,13 @@ def cases(preset: str, seed: int) -> list[Case]:
     """The family's share of a preset; `full` holds `quick`."""
     if preset in ("tiny", "quick"):
         return _of(preset, seed)
-    real = real_activations.cases(frozenset(kernel.name for kernel in KERNELS), seed)
+    real = real_activations.cases(frozenset(kernel.name for kernel in _BASE), seed)
     return [*_of("quick", seed), *_of("full", seed), *real]
 
 
 SELF_TESTS = {
     kernel.name: _case(kernel, _SHAPES[kernel.name]["tiny"]["full"][-1], "full", 0)
-    for kernel in KERNELS
+    for kernel in _BASE
     if kernel.name != "argmax"
-} | {k.name: _case(k, (1, 37), "edge", 0) for k in KERNELS if k.name == "argmax"}
+} | {k.name: _case(k, (1, 37), "edge", 0) for k in _BASE if k.name == "argmax"}
 """Of argmax the largest stands last, so that it matters."""

@@ -1,7 +1,10 @@
-"""The family of limb arithmetic: every function of the preludes int64_limbs and int128_limbs, and its cases."""
+"""The family of limb arithmetic: every function of the preludes int64_limbs and int128_limbs, and its cases.
+
+The form `int64` tries int64_native the same way, which takes the place of int64_limbs.
+"""
 
 from harness.cases import Case
-from harness.families import catches, limbs_inputs
+from harness.families import catches, limbs_inputs, native
 from harness.plans import Kernel, Pass, Tensor
 
 FUNCTIONS = 30
@@ -16,24 +19,24 @@ def _passes(case: Case, schedule: str) -> tuple[Pass, ...]:
     return (Pass("apply", (-(-n // LANES), FUNCTIONS, 1), (LANES, 1, 1), (n,)),)
 
 
-KERNELS: tuple[Kernel, ...] = (
-    Kernel(
-        name="limbs",
-        variant="base",
-        stem="limbs",
-        shape=("n",),
-        inputs=(Tensor("a", "i32", ("n", 4)), Tensor("b", "i32", ("n", 4)), Tensor("shift", "i32", ("n",))),
-        output=Tensor("r", "i32", (FUNCTIONS, "n", 4)),
-        entries=("apply",),
-        passes=_passes,
-        purpose="64- and 128-bit add, multiply, shift, compare, divide, root and round in 32-bit limbs",
-        distributions=tuple(limbs_inputs.DISTRIBUTIONS),
-        generate=limbs_inputs.limbs_inputs,
-        preludes=("int64_limbs", "int128_limbs"),
-        schedules=("forward",),
-        reduces=None,
-    ),
+_LIMBS = Kernel(
+    name="limbs",
+    variant="base",
+    stem="limbs",
+    shape=("n",),
+    inputs=(Tensor("a", "i32", ("n", 4)), Tensor("b", "i32", ("n", 4)), Tensor("shift", "i32", ("n",))),
+    output=Tensor("r", "i32", (FUNCTIONS, "n", 4)),
+    entries=("apply",),
+    passes=_passes,
+    purpose="64- and 128-bit add, multiply, shift, compare, divide, root and round in 32-bit limbs",
+    distributions=tuple(limbs_inputs.DISTRIBUTIONS),
+    generate=limbs_inputs.limbs_inputs,
+    preludes=("int64_limbs", "int128_limbs"),
+    schedules=("forward",),
+    reduces=None,
 )
+
+KERNELS: tuple[Kernel, ...] = (_LIMBS, native(_LIMBS, _LIMBS.distributions))
 
 
 def _case(n: int, dist: str, seed: int, reason: str = "") -> Case:
