@@ -13,7 +13,7 @@
 #            and linear kernels `forward`. PoCL's method repl copies a program for every work-item, and takes minutes for
 #            most: the linear kernels in native int64 only
 #   compile  compile-only rows, under `tiny`
-#   compile-first  the same, each kernel and variant under one schedule
+#   compile-first  the same, each kernel's first case under `split_k`, which every variant of a reduction has
 #
 # SAMEBITS names the command (samebits), PYTHON an interpreter (python3). All is run whatever comes of it; exits with the worst code, as docs/design.md ranks them.
 set -euo pipefail
@@ -84,7 +84,7 @@ for rows in "$@"; do
         compile) mapfile -t devices < <(named "${compile[@]}"); gate --preset tiny "${devices[@]}" ;;
         compile-first)
             mapfile -t devices < <(named "${compile[@]}")
-            mapfile -t cases < <(cases tiny "$smallest")
+            mapfile -t cases < <(cases tiny "$smallest" | sed 's/;schedule=tree$/;schedule=split_k/')
             gate --preset tiny "${devices[@]}" "${cases[@]}"
             ;;
         *)
