@@ -84,7 +84,11 @@ def _running(command: Any) -> Any:
             click.option("--require-hardware", is_flag=True, help="Refuse software devices."),
             click.option("--timeout", type=click.FloatRange(1), metavar="SECONDS", help="Budget of each run phase."),
             click.option(
-                "--time", "soak_seconds", type=click.FloatRange(1), metavar="SECONDS", help="End a soak after."
+                "--time",
+                "soak_seconds",
+                type=click.FloatRange(1),
+                metavar="SECONDS",
+                help="End a soak after, with the family of kernels that is under way then.",
             ),
             click.option(
                 "--workers", type=click.IntRange(1, 64), metavar="N", help="Of a software device; else one a core."

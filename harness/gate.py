@@ -17,7 +17,7 @@ from harness.devices import Device
 from harness.errors import NoDevice, SamebitsError, UsageError
 from harness.expectations import Known
 from harness.journal import Journal
-from harness.kernels import FAMILY_OF
+from harness.kernels import FAMILY_OF, WHOLE
 from harness.lane import Budgets
 from harness.locks import device_lock
 from harness.privacy import Redactor, salt
@@ -216,8 +216,6 @@ def _run(device: Device, wanted: Iterable[Selection], command: _Command) -> list
     """One device, one record."""
     options, outcome, say = command.options, command.outcome, command.say
     todo = tasks(wanted, language_of(device))
-    if device.kind != "compile-only":  # nothing of it is compared
-        command.reference.prefetch(task.case for task in todo)
     run = DeviceRun(device, command.reference, options.budgets, options.memory_limit, options.workers)
     header = new_header(
         device,
@@ -234,6 +232,9 @@ def _run(device: Device, wanted: Iterable[Selection], command: _Command) -> list
     )
     finished, parent = command.finished(header)
     header = msgspec.structs.replace(header, parent=parent)
+    if device.kind != "compile-only":  # nothing of it is compared
+        left = (task for task in todo if any((task.role, str(run_key)) not in finished for run_key in task.runs))
+        command.reference.prefetch(task.case for task in left)
     total, begin = len(header.planned), time.monotonic()
     carried = f", {len(finished)} carried over" if finished else ""
     checks = sum(planned.role != "case" for planned in header.planned)
@@ -262,9 +263,13 @@ def _soak(device: Device, command: _Command) -> None:
     """Round after round, a record a family of kernels, until enough elements are compared or the time is over.
 
     The time is looked at after each family, the elements after each round: what a round covers is whole unless time ends it.
+    A whole pass takes the reference longer than all else, so it is asked for first and computed beside the other families.
     """
+    done = {result.case for run in command.parents for result in run.results}
     begin, elements, limit = time.monotonic(), 0, command.options.soak_seconds
     for number, cases in enumerate(presets.soak_rounds(), 1):
+        if device.kind != "compile-only":
+            command.reference.prefetch(c for c in cases if c.kernel in WHOLE and c.id not in done)
         for family, group in groupby(cases, lambda case: FAMILY_OF[case.kernel]):
             portion = list(group)
             results = _run(device, [Selection(c) for c in portion], command)

@@ -11,6 +11,7 @@ from harness import devices, findings, gate, kernels, lane, matrix, models, pres
 from harness.cases import Case
 from harness.errors import UsageError
 from harness.gate import Outcome
+from harness.reference import Reference
 
 
 def test_a_resumed_run_that_is_interrupted_at_once_still_holds_all_that_was_done(
@@ -106,7 +107,10 @@ def test_another_driver_is_not_resumed_and_nothing_runs(here: Path, monkeypatch:
 
 
 def test_a_soak_is_gone_on_with_round_by_round(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rounds that are done are carried over, the one under way is completed, and the next begins."""
+    """Rounds that are done are carried over, the one under way is completed, and the next begins.
+
+    What is carried over is not computed again by the reference.
+    """
 
     def rounds() -> Iterator[list[Case]]:
         for seed in range(1, 100):
@@ -132,7 +136,10 @@ def test_a_soak_is_gone_on_with_round_by_round(here: Path, monkeypatch: pytest.M
     first = gate_of(None)
     assert first.interrupted and len(first.records) == 2
     monkeypatch.setattr(lane.Lane, "_do", honest)
+    asked, answer = list[int](), Reference._answer
+    monkeypatch.setattr(Reference, "_answer", lambda self, case: asked.append(case.seed) or answer(self, case))
     runs = gate_of("last").runs()
+    assert 3 in asked and 1 not in asked
     assert len(runs) == 3 and all(run.complete and not bad(run) for run in runs)
     assert [run.header.parent is not None for run in sorted(runs, key=lambda r: r.header.planned[-1].run)] == [
         True, True, False,

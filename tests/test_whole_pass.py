@@ -13,13 +13,15 @@ import numpy as np
 import pytest
 import tiny_models as tiny
 from exact_device import ExactDevice
-from mock_gates import gate_on
+from mock_gates import gate_on, mock_device
 from record_maker import DEVICE, header, result
 
 from cpu_ref import dyadic_q16 as reference
 from harness import (
     cases,
     device_session,
+    devices,
+    gate,
     kernels,
     matrix,
     models,
@@ -39,6 +41,7 @@ from harness.goldens import derive
 from harness.models import Model
 from harness.plans import Whole
 from harness.records import Footer, Run
+from harness.reference import Reference
 from harness.report.junit import write_junit
 from harness.schedules import NAMES
 from harness.selections import Shard
@@ -50,6 +53,9 @@ FORWARD, TREE = (f"{TINY};schedule={schedule};variant=base" for schedule in ("fo
 IDS = [11, 39, 0]
 ENTRY = kernels.base("pass_dyadic_q16")
 assert ENTRY.whole
+FEW = dataclasses.replace(ENTRY, whole=Whole("dyadic-q16", ("linear_q8_0",)))
+"""With the checks of one kernel in the place of those of fifteen."""
+
 NAMES_OF_KERNELS = set(ENTRY.whole.kernels)
 Spoil = Callable[[str, dict[str, np.ndarray]], dict[str, np.ndarray]]
 
@@ -96,9 +102,8 @@ def passes(outcome: Outcome) -> dict[str, Result]:
 
 
 def gate_of(here: Path, patch: pytest.MonkeyPatch, *cases: str, **more: Any) -> Outcome:
-    """On one mock, with the checks of one kernel in the place of those of fifteen."""
-    few = dataclasses.replace(ENTRY, whole=Whole("dyadic-q16", ("linear_q8_0",)))
-    patch.setitem(kernels.WHOLE, ENTRY.name, few)
+    """On one mock, with few checks."""
+    patch.setitem(kernels.WHOLE, ENTRY.name, FEW)
     return gate_on(["match"], here, patch, cases=cases or [FORWARD], **more)
 
 
@@ -326,6 +331,22 @@ def test_full_holds_two_passes_and_soak_takes_other_prompts() -> None:
     assert [whole.tokens(c) for c in rounds] == [licence[seed : seed + 4] for seed in range(1, 500)]
     assert whole.tokens(held["full"][1]) == licence[:28] and whole.tokens(held["full"][0]) == [504, 1108, 282, 15328]
     assert presets.holding(held["full"][0]) == ["full"]
+
+
+def test_a_round_of_a_soak_begins_with_the_reference_of_its_pass(
+    tiny_model: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes minutes: beside the other families, though the device does it last."""
+    gemm = parse_case("gemm_i32;m=17;n=19;k=23;dist=full;seed=0")
+    monkeypatch.setattr(presets, "soak_rounds", lambda: iter([[gemm, parse_case(TINY)]]))
+    monkeypatch.setattr(selections, "chosen", lambda *_: [])  # no round here has a case of another model
+    monkeypatch.setattr(devices, "discover", lambda **_: [mock_device("match")])
+    monkeypatch.setitem(kernels.WHOLE, ENTRY.name, FEW)
+    asked, answer = list[str](), Reference._answer
+    monkeypatch.setattr(Reference, "_answer", lambda self, case: asked.append(case.id) or answer(self, case))
+    outcome = gate.execute(gate.Options("soak", here / "out"), lambda _: None)
+    assert asked[0] == TINY and len(set(asked)) == len(asked) > 2
+    assert [r.verdict for r in outcome.runs()[-1].results if r.case == TINY] == ["match"] * len(NAMES)
 
 
 def test_a_case_version_is_of_profile_model_and_tokens(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
