@@ -1,4 +1,4 @@
-"""dyadic-q16 on devices: the pass on exact kernels, on a host compiler and on Intel's runtime, and a fault in a weight."""
+"""dyadic-q16 on devices: the pass on exact kernels and on a host compiler, and a fault in a weight."""
 
 import struct
 from contextlib import nullcontext
@@ -192,20 +192,6 @@ def test_a_device_makes_every_stage_and_generates_over_its_cache(host, qwen2, tm
     second = runners.ReferenceRunner("second", PROFILE, str(qwen2))
     right = second.generate(TOKENS, 3, print).greedy
     assert runner.generate(TOKENS, 3, print).greedy == right
-
-
-def digests(runner):
-    seen = {}
-    runner.forward(TOKENS, None, lambda stage: seen.update({stage.name: stage.digest}), every=True)
-    return seen
-
-
-def test_intel_s_runtime_makes_the_reference_s_digests_where_it_is_installed(llama):
-    """Under tree, and by the fast form; the g++ device above is always there."""
-    device = one_driver("opencl", "intel-cpu")
-    if device:
-        right = digests(runners.ReferenceRunner("reference", PROFILE, str(llama)))
-        assert digests(on(device, llama, "tree")) == digests(on(device, llama, variant="fast")) == right, device.id
 
 
 def test_a_profile_without_kernels_runs_on_the_references_alone():
