@@ -40,4 +40,4 @@ def samebits(
         "PYTHONPATH": str(ROOT),
     }
     command = [sys.executable, "-c", MAIN, *map(str, arguments)]
-    return subprocess.run(command, env=variables, cwd=folder, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, env=variables, cwd=folder, capture_output=True, text=True, timeout=600)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import mock_gates
 import pytest
+from hypothesis import HealthCheck, settings
 
 LONG = (
     "test_dyadic_q16",
@@ -20,6 +21,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """In the order of LONG, the others behind it as they were."""
     places = {name: place for place, name in enumerate(LONG)}
     items.sort(key=lambda item: places.get(item.path.stem, len(LONG)))
+
+
+settings.register_profile(
+    "steady", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("steady")
+"""The same examples each time, however busy the machine is. `--hypothesis-profile default` looks for others."""
 
 
 @pytest.fixture

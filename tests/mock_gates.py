@@ -10,11 +10,13 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import psutil
+from patience import MINUTES, until
 
 from harness import devices, gate, locks, store
 from harness.backends import Driver, mock
@@ -32,7 +34,9 @@ LINEAR = "linear_q8_0;m=1;n=1;k=32;dist=full;seed=0"
 CASES = (STRUCK, LINEAR)
 STRUCK_RUN = f"{STRUCK};schedule=reverse;variant=base"
 SELF_TEST_RUN = "gemm_i32;m=17;n=19;k=33;dist=full;seed=0;schedule=reverse;variant=base"
-BUDGETS = Budgets(probe=20, compile=1.5, run=1.5, shutdown=1.5)
+BUDGETS = Budgets(*[MINUTES] * 4)
+HURRIED = Budgets(probe=MINUTES, compile=4, run=4, shutdown=4)
+"""Of gates over devices that hang: still long, for what others of their phases take."""
 
 WORKERS = 2
 """Of a device, unless a test says else; two lanes do whatever one does."""
@@ -70,7 +74,9 @@ def use_folders(patch: "pytest.MonkeyPatch", folder: Path) -> None:
 
 
 def gate_on(items: Sequence[str], folder: Path, patch: "pytest.MonkeyPatch", **more: Any) -> gate.Outcome:
-    """A gate over `items` in this process."""
+    """A gate over `items` in this process; where one of them hangs, with budgets of seconds."""
+    hangs = any("hang" in item for item in items)
+    more = {"budgets": HURRIED if hangs else BUDGETS, **more}
     patch.setattr(devices, "discover", lambda **_: [mock_device(item) for item in items])
     return gate.execute(options(folder, **more), lambda _: None)
 
@@ -106,16 +112,20 @@ def journal_files(folder: Path) -> list[Path]:
     return list((folder / "state" / "journals").iterdir())
 
 
-def left_behind(folder: Path) -> list[str]:
-    """Living processes whose temporary folder is `folder`'s, and what lies there."""
-    found = [str(path) for path in (folder / "tmp").iterdir()]
+def living(folder: Path) -> list[str]:
+    """Living processes whose temporary folder is `folder`'s."""
+    found = []
     for process_ in psutil.process_iter():
-        try:
+        with suppress(psutil.Error):
             if process_.environ().get("TMPDIR") == str(folder / "tmp") and process_.status() != psutil.STATUS_ZOMBIE:
                 found.append(" ".join(process_.cmdline()))
-        except psutil.Error:
-            continue
     return found
+
+
+def left_behind(folder: Path) -> list[str]:
+    """What lies in its temporary folder, and what lives there after minutes."""
+    until(lambda: not living(folder), f"an end of {living(folder)}")
+    return [str(path) for path in (folder / "tmp").iterdir()]
 
 
 def bad(run: Run) -> dict[tuple[str, str], Result]:

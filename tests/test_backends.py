@@ -45,7 +45,7 @@ def trial(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     assert found[0].problem is None, found[0].problem
     variables = {**found[0].environment, **module.cache_environment(tmp_path_factory.mktemp("cache"))}
     command = [sys.executable, str(TRIAL), api]
-    done = subprocess.run(command, env=environment(variables), capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, env=environment(variables), capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return result | {"name": request.param, "api": api}
@@ -110,7 +110,7 @@ def test_a_work_group_method_that_pocl_has_not_is_not_claimed(method: str, last:
     (driver,) = (d for d in module.drivers() if d.label == "pocl")
     variables = {**driver.environment, **module.cache_environment(tmp_path), "POCL_WORK_GROUP_METHOD": method}
     command = [sys.executable, "-m", "harness.probe", "opencl"]
-    done = subprocess.run(command, env=environment(variables), capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, env=environment(variables), capture_output=True, text=True, timeout=600)
     event = json.loads(done.stdout.splitlines()[-1])
     assert event["event"] == last
     if last == "fault":

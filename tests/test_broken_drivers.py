@@ -137,7 +137,7 @@ def test_each_worker_loads_its_own_driver_and_no_other(
     for row in (row for row in rows if row.ok):
         changes = {**row.environment, **backends.load(row.api).cache_environment(tmp_path)}
         with Child(python("harness.worker", row.api, str(row.index)), environment(changes)) as child:
-            while child.receive(60.0).get("event") != "opened":
+            while child.receive(600.0).get("event") != "opened":
                 pass
             maps = Path(f"/proc/{child.pid}/maps").read_text()
             seen[row.id] = known & {os.path.realpath(line.split(maxsplit=5)[-1]) for line in maps.splitlines()}

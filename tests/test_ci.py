@@ -48,7 +48,7 @@ def step(folder: Path, name: str, mock: str = "card=match", **variables: str) ->
         "DEVICES": "mock",
         **variables,
     }
-    return subprocess.run([SCRIPT, name], env=environment, cwd=folder, capture_output=True, text=True, timeout=300)
+    return subprocess.run([SCRIPT, name], env=environment, cwd=folder, capture_output=True, text=True, timeout=600)
 
 
 def test_no_pull_request_and_no_fork_reaches_a_machine() -> None:

@@ -62,7 +62,7 @@ class Runner:
             return
         own = {name: self.said(value) for name, value in step.get("env", {}).items()}
         command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", self.said(step["run"])]
-        done = subprocess.run(command, env=self.variables | own, cwd=folder, timeout=300, check=False)
+        done = subprocess.run(command, env=self.variables | own, cwd=folder, timeout=600, check=False)
         self.failed |= done.returncode != 0
         self.variables |= pairs(Path(self.variables["GITHUB_ENV"]))
         outputs = pairs(Path(self.variables["GITHUB_OUTPUT"])).items()

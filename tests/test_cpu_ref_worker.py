@@ -19,7 +19,7 @@ MODULES = ["cpu_ref", "cpu_ref.second"]
 def talk(module, *lines):
     """Answers to the lines, from a worker that must end cleanly and print nothing else."""
     text = b"".join((line if isinstance(line, bytes) else json.dumps(line).encode()) + b"\n" for line in lines)
-    done = subprocess.run([sys.executable, "-m", module], input=text, capture_output=True, timeout=60)
+    done = subprocess.run([sys.executable, "-m", module], input=text, capture_output=True, timeout=600)
     assert (done.returncode, done.stderr) == (0, b"")
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -194,7 +194,7 @@ def test_a_worker_whose_parent_is_gone_ends_quietly(module, gemm):
     process.stdin.close()
     with process.stderr:
         assert process.stderr.read() == b""
-    assert process.wait(60) == 1
+    assert process.wait(600) == 1
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -11,6 +11,7 @@ from typing import Any
 import fake_backend
 import msgspec
 import pytest
+from patience import MINUTES, patient, until
 
 from harness import backends, devices, permissions, process
 from harness.backends import Report
@@ -28,7 +29,7 @@ def find(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(devices, "PROBE", FAKE_PROBE)
     monkeypatch.setattr(permissions, "nodes", list)
 
-    def run(*labels: str, budget: float = 20.0) -> dict[str, Device]:
+    def run(*labels: str, budget: float = MINUTES) -> dict[str, Device]:
         monkeypatch.setattr(fake_backend, "drivers", lambda: [fake_backend.driver(label) for label in labels])
         return {row.label: row for row in discover(budget=budget)}
 
@@ -73,10 +74,12 @@ def test_every_broken_driver_is_a_row_with_its_phase_and_reason_and_the_good_one
     assert all("\n" not in row.reason for row in rows.values())
 
 
-def test_a_driver_that_hangs_or_ignores_term_costs_no_more_than_the_budget(find: Any) -> None:
-    begun = time.monotonic()
+def test_a_driver_that_hangs_or_ignores_term_costs_no_more_than_the_budget(
+    find: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would for an hour. The good driver beside them gets all the time that it takes."""
+    monkeypatch.setattr(devices, "Child", patient(lambda variables: variables["FAKE"] != "good"))
     rows = find("hang", "deaf", "good", budget=2.0)
-    assert time.monotonic() - begun < 10
     assert [rows[label].status for label in ("hang", "deaf", "good")] == ["timeout", "timeout", "ok"]
     assert rows["hang"].reason == "no answer within 2 s"
 
@@ -152,16 +155,15 @@ def test_discovery_leaves_no_process_when_it_is_interrupted(find: Any, monkeypat
             started.append(self.pid)
 
     def interrupt(*_: object) -> None:
-        while not started:
-            time.sleep(0.01)
+        until(lambda: started, "a probe starts")
         raise KeyboardInterrupt
 
     monkeypatch.setattr(devices, "Child", Watched)
     monkeypatch.setattr("concurrent.futures._base.Future.result", interrupt)
     begun = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        find("deaf")
-    assert time.monotonic() - begun < 5
+        find("deaf", budget=3 * MINUTES)
+    assert time.monotonic() - begun < MINUTES
     assert not os.path.exists(f"/proc/{started[0]}")
 
 

@@ -33,7 +33,7 @@ def model(tmp_path):
 def talk(module, *lines):
     """Answers of a worker that ends well and prints nothing else."""
     text = b"".join((line if isinstance(line, bytes) else json.dumps(line).encode()) + b"\n" for line in lines)
-    done = subprocess.run([sys.executable, "-m", module], input=text, capture_output=True, timeout=120)
+    done = subprocess.run([sys.executable, "-m", module], input=text, capture_output=True, timeout=600)
     assert (done.returncode, done.stderr) == (0, b"")
     return [json.loads(line) for line in done.stdout.splitlines()]
 

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from mock_gates import (
     options,
     own_lock,
 )
+from patience import MINUTES, until
 
 from harness import devices, gate, journal, lane, process, store
 from harness.errors import Incomplete
@@ -73,7 +73,7 @@ class Command:
     def ended(self) -> tuple[int, str, str]:
         """Exit code, standard output, the rest of standard error."""
         try:
-            out, err = self.process.communicate(timeout=60)
+            out, err = self.process.communicate(timeout=MINUTES)
         finally:
             self.process.kill()
         return self.process.returncode, out, err
@@ -95,19 +95,17 @@ def test_an_interrupted_command_seals_its_record_and_is_gone_on_with(
     """Exit code 4, a footer that says so, no traceback, no worker left; `--resume` completes it."""
     command = Command(tmp_path, ["first=match", "card=hang-run"], ignore=ignore)
     command.wait_for("mock:card:0")
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline and not any(STRUCK_RUN in run.under_way for run in left(tmp_path)):
-        time.sleep(0.05)
+    until(lambda: any(STRUCK_RUN in run.under_way for run in left(tmp_path)), "the device hangs")
     workers = psutil.Process(command.process.pid).children(recursive=True)
-    begin = time.monotonic()
     (os.killpg if whole_group else os.kill)(command.process.pid, number)
     code, out, err = command.ended()
-    assert code == 4 and "Traceback" not in err and time.monotonic() - begin < 10
+    assert code == 4 and "Traceback" not in err
     assert "--resume" in err and "not-run" in out
     first, second = sorted(store.collect([tmp_path / "out"]), key=lambda r: r.header.device.id, reverse=True)
     assert first.complete and second.footer and second.footer.reason == "interrupted" and not second.complete
+    assert {r.verdict for r in second.results if r.run == STRUCK_RUN} <= {"not-run"}, "nobody waits for its budget"
     assert journal_files(tmp_path) == [] and list((tmp_path / "tmp").iterdir()) == []
-    psutil.wait_procs(workers, 5)
+    psutil.wait_procs(workers, MINUTES)
     assert not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in workers)
     code, out, err = Command(tmp_path, ["first=match", "card=match"], "--resume", "--json").ended()
     assert code == 0, err

@@ -25,7 +25,7 @@ def answer(tmp_path: Path, api: str, label: str, **changes: str) -> dict[str, An
     (driver,) = (d for d in module.drivers() if d.label == label)
     variables = {**driver.environment, **module.cache_environment(tmp_path), **changes}
     with Child(python("harness.worker", api, "0"), environment(variables)) as child:
-        while (event := child.receive(60.0)).get("event") == "phase":
+        while (event := child.receive(600.0)).get("event") == "phase":
             pass
     return event
 

@@ -48,7 +48,7 @@ def samebits(checkout: Path, folder: Path, *arguments: object) -> subprocess.Com
         "SAMEBITS_CACHE_DIR": str(folder / "cache"),
     }
     command = [sys.executable, "-c", MAIN, *map(str, arguments)]
-    return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=600)
 
 
 def test_a_changed_line_of_a_kernel_is_named_and_its_command_repeats_it(changed, tmp_path):

@@ -26,7 +26,7 @@ def lab(folder: Path, *arguments: str, mock: str = "card=match@VendorA") -> subp
         "SAMEBITS_EXPECT": "",
         "PYTHONPATH": str(ROOT),
     }
-    return subprocess.run([SCRIPT, *arguments], env=variables, cwd=folder, capture_output=True, text=True, timeout=300)
+    return subprocess.run([SCRIPT, *arguments], env=variables, cwd=folder, capture_output=True, text=True, timeout=600)
 
 
 def archived(folder: Path) -> list[str]:

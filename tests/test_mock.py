@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from patience import MINUTES, until
 
 from cpu_ref.gemm import gemm_i32
 from cpu_ref.linear import linear
@@ -207,8 +208,10 @@ def test_items_become_drivers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_discovery_sees_each_mock_for_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two devices of one driver, hardware of a vendor, a liar taken for software, no device, a hang."""
-    monkeypatch.setenv(mock.VARIABLE, "match:2,match@VendorA,lying-name,no-device,hang-probe,noisy+closes-stdout")
-    found = {d.id: d for d in devices.discover(["mock"], budget=8)}
+    monkeypatch.setenv(mock.VARIABLE, "hang-probe")
+    rows = devices.discover(["mock"], budget=2)
+    monkeypatch.setenv(mock.VARIABLE, "match:2,match@VendorA,lying-name,no-device,noisy+closes-stdout")
+    found = {d.id: d for d in [*rows, *devices.discover(["mock"], budget=MINUTES)]}
     assert {i: (d.status, d.kind) for i, d in found.items()} == {
         "mock:match:0": ("ok", "software"),
         "mock:match:1": ("ok", "software"),
@@ -224,7 +227,7 @@ def test_discovery_sees_each_mock_for_what_it_is(monkeypatch: pytest.MonkeyPatch
 
 
 def child(item: str, code: str = "t.run_twice(d)") -> "subprocess.Popen[bytes]":
-    """A process that opens one mock and says `open`, does `code`, and says `done`, on standard error."""
+    """A process that opens one mock and says `open`, does `code`, and says `done`, on standard error. Its stdin is open."""
     script = f"""
     import os, sys, test_mock as t
     d = t.device({item!r})
@@ -236,6 +239,7 @@ def child(item: str, code: str = "t.run_twice(d)") -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(script)],
         env=environment,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
@@ -245,7 +249,7 @@ def child(item: str, code: str = "t.run_twice(d)") -> "subprocess.Popen[bytes]":
 def test_crash_is_a_segmentation_fault() -> None:
     """At its place."""
     with child("crash") as process:
-        assert b"done" not in process.communicate(timeout=30)[1]
+        assert b"done" not in process.communicate(timeout=MINUTES)[1]
     assert process.returncode == -signal.SIGSEGV
 
 
@@ -263,8 +267,7 @@ def test_hangs_last_until_the_process_is_killed(item: str, code: str) -> None:
     for handlers in (False, True):
         with child(item + ("+signal-handlers" if handlers else ""), code) as process:
             assert process.stderr is not None
-            while process.stderr.readline() != b"open\n":
-                pass
+            assert process.stderr.readline() == b"open\n"
             time.sleep(0.5)
             process.terminate()
             if handlers:
@@ -277,22 +280,23 @@ def test_hangs_last_until_the_process_is_killed(item: str, code: str) -> None:
 def test_noisy_and_closed_output_still_match() -> None:
     """Megabytes on both streams, no valid text among them; then standard output is closed."""
     with child("noisy+closes-stdout", "assert t.behaves(t.run_twice(d))") as process:
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=MINUTES)
     assert process.returncode == 0 and err.endswith(b"done\n")
     assert len(out) > 2 << 20 and len(err) > 2 << 20
 
 
 def test_zombies_leaves_two_children_a_run() -> None:
-    """One dead and unreaped, one that sleeps in a session of its own."""
-    with child("zombies", "t.run_twice(d); sys.stdin.read()") as process:
-        family: list[psutil.Process] = []
-        deadline = time.monotonic() + 20
-        while time.monotonic() < deadline and process.poll() is None:
-            family = psutil.Process(process.pid).children()
-            if sum(p.status() == psutil.STATUS_ZOMBIE for p in family) == 2:
-                break
-            time.sleep(0.1)
-        sleeping = [p for p in family if p.status() != psutil.STATUS_ZOMBIE]
+    """One dead and unreaped, one that sleeps in a session of its own. The process lives as long as its stdin is open."""
+
+    def dead() -> list[psutil.Process]:
+        return [p for p in family if p.status() == psutil.STATUS_ZOMBIE]
+
+    with child("zombies", "t.run_twice(d); os.write(2, b'ran\\n'); sys.stdin.read()") as process:
+        assert process.stderr is not None
+        assert [process.stderr.readline() for _ in range(2)] == [b"open\n", b"ran\n"]
+        family = psutil.Process(process.pid).children()
+        until(lambda: len(dead()) == 2, "two of the children end")
+        sleeping = [p for p in family if p not in dead()]
         leaders = [p for p in sleeping if os.getsid(p.pid) == p.pid]
         for p in sleeping:
             p.kill()

@@ -96,7 +96,7 @@ def test_the_simulator_reports_each_kind_of_fault_and_nothing_of_a_right_kernel(
     (driver,) = (d for d in opencl.drivers() if d.label == "oclgrind")
     variables = environment({**driver.environment, **opencl.cache_environment(tmp_path)})
     command = [sys.executable, "-c", TRIAL, KERNELS]
-    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found.pop("right") == []

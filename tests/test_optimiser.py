@@ -29,7 +29,7 @@ def child(api: str, folder: Path, off: bool, *command: str) -> str:
     driver = module.drivers()[0]
     variables = {**driver.environment, **module.cache_environment(folder), OPTIMISER: "off" if off else None}
     done = subprocess.run(
-        [sys.executable, *command], env=environment(variables), capture_output=True, text=True, timeout=120
+        [sys.executable, *command], env=environment(variables), capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

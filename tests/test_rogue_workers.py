@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from mock_gates import STRUCK, STRUCK_RUN, bad, gate_on, left_behind, use_folders
+from mock_gates import HURRIED, STRUCK, STRUCK_RUN, bad, gate_on, left_behind, use_folders
 
 from harness import findings, lane, matrix, presets, process
 from harness.cases import RunKey
@@ -198,8 +198,8 @@ def test_a_hang_after_the_last_result_is_charged_to_the_worker(
 ) -> None:
     """When all run keys of a case are judged, a fault can spoil none."""
     remember = "self.last = run if kind == 'dumped' else getattr(self, 'last', '')\n"
-    rogue({"": remember + "if kind == 'case-done' and 'k=23' in self.last: time.sleep(60)"}, monkeypatch)
-    run = run_of_one(gate_of_one, monkeypatch)
+    rogue({"": remember + "if kind == 'case-done' and 'k=23' in self.last: time.sleep(3600)"}, monkeypatch)
+    run = run_of_one(gate_of_one, monkeypatch, budgets=HURRIED)
     (found,) = bad(run).values()
     assert (found.role, found.verdict, found.phase) == ("shutdown", "timeout", "run")
     assert found.run == run.header.planned[-1].run and run.complete
@@ -232,7 +232,7 @@ def test_a_worker_that_does_not_open_the_device_is_lost_in_probe(
     [
         ("while kind == 'closed': send({'event': 'phase', 'phase': 'shutdown'})", "crash"),
         ("if kind == 'closed':\n    send(event); os.abort()", "crash"),
-        ("if kind == 'closed':\n    send(event); time.sleep(60)", "timeout"),
+        ("if kind == 'closed':\n    send(event); time.sleep(3600)", "timeout"),
     ],
     ids=["endless phases", "abort", "hang"],
 )
@@ -241,7 +241,7 @@ def test_what_goes_wrong_in_the_end_is_a_fault_of_the_end(
 ) -> None:
     """After `closed` too."""
     rogue({"": body}, monkeypatch)
-    (found,) = bad(run_of_one(gate_of_one, monkeypatch)).values()
+    (found,) = bad(run_of_one(gate_of_one, monkeypatch, budgets=HURRIED)).values()
     assert (found.role, found.verdict, found.phase) == ("shutdown", verdict, "shutdown")
 
 

@@ -58,7 +58,7 @@ def trial(request: pytest.FixtureRequest) -> dict[str, Any]:
     assert drivers, f"{request.param} is not installed"
     command = [sys.executable, "-c", TRIAL, request.param]
     variables = environment(drivers[0].environment)
-    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     result: dict[str, Any] = json.loads(done.stdout)
     return result | {"api": request.param}
@@ -107,7 +107,7 @@ def test_the_fast_forms_become_the_instructions_that_they_are_named_for() -> Non
         "if n.endswith('.ptx')] for k in kernels.KERNELS if k.name == 'gemm_i8'}))"
     )
     variables = environment(nvrtc.drivers()[0].environment)
-    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     instructions = {
         "dot4": r"dp4a\.s32\.s32",

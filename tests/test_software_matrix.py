@@ -36,7 +36,7 @@ def run(folder: Path, *arguments: str, codes: str = "") -> tuple[int, list[str]]
     )
     command.chmod(0o755)
     done = subprocess.run(
-        [SCRIPT, "records", *arguments], env={**os.environ, "SAMEBITS": str(command)}, cwd=folder, timeout=60
+        [SCRIPT, "records", *arguments], env={**os.environ, "SAMEBITS": str(command)}, cwd=folder, timeout=600
     )
     asked = folder / "asked"
     return done.returncode, asked.read_text().splitlines() if asked.exists() else []
