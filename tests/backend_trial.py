@@ -1,4 +1,4 @@
-"""A driver's trial, in a process of its own: `python backend_trial.py API` prints what came of it as JSON.
+"""A driver's trial, in a process of its own: `python backend_trial.py API [products]` prints what came of it as JSON.
 
 The program is as small as can be: c[i] = 3 a[i] + params[1] for i < params[0], and the nonce into the receipt.
 """
@@ -66,7 +66,7 @@ BUFFERS = (
 )
 
 
-def main(api: str) -> dict[str, Any]:
+def main(api: str, multiply: bool) -> dict[str, Any]:
     """Probe, open, compile, bind, run twice with the same handles, and every refusal."""
     module = backends.load(api)
     result: dict[str, Any] = {"reports": module.probe(), "refused": {}}
@@ -102,7 +102,7 @@ def main(api: str) -> dict[str, Any]:
                 "receipt": out["receipt"][:8].hex(),
             }
         )
-    result["products"] = products(device, module.LANGUAGE)
+    result["products"] = products(device, module.LANGUAGE) if multiply else {}
     result["artefacts"] = sorted(device.artefacts(program))
     huge = 1 << 40
     refused: dict[str, Callable[[], Any]] = {
@@ -142,4 +142,4 @@ def products(device: Any, language: Language) -> dict[str, list[int] | str]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(sys.argv[1])))
+    print(json.dumps(main(sys.argv[1], sys.argv[2:] == ["products"])))

@@ -16,11 +16,13 @@ MAIN = """
 import functools, sys
 from contextlib import nullcontext
 from harness import cli, device_session, devices
+from harness.backends import cuda_host
 devices.discover = functools.partial(devices.discover, ["cuda_host"])
+cuda_host.drivers = lambda found=cuda_host.drivers: [driver for driver in found() if driver.label == "g++"]
 device_session.device_lock = lambda say: nullcontext()
 cli.main()
 """
-"""The command, on host compilers alone, that waits for no other samebits."""
+"""The command, on g++ alone, that waits for no other samebits."""
 
 RIGHT, WRONG = "q = i64_add(q, i64_mul(b, cosine));", "q = i64_sub(q, i64_mul(b, cosine));"
 
