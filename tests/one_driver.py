@@ -1,6 +1,7 @@
 """Discovery of one driver alone: the others of the machine cost seconds, and have tests of their own."""
 
 import pytest
+from patience import MINUTES
 
 from harness import backends, devices
 from harness.devices import Device
@@ -13,4 +14,4 @@ def one_driver(api: str, label: str) -> Device | None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "drivers", lambda: drivers)
         patch.setattr(devices.permissions, "nodes", list)
-        return next(iter(devices.discover([api])), None)
+        return next(iter(devices.discover([api], MINUTES)), None)

@@ -9,6 +9,7 @@ import pytest
 import tiny_models as tiny
 from mock_gates import mock_device
 from one_driver import one_driver
+from patience import MINUTES
 
 from cpu_ref import nel_mini_w8a8 as reference
 from harness import device_session, devices, memory, passes, profiles, runners
@@ -178,7 +179,7 @@ def test_a_device_that_does_not_open_is_named(monkeypatch):
 def test_device_selectors_stand_beside_reference_and_second(monkeypatch):
     """Reference and second first, in the order given, then devices."""
     monkeypatch.setenv("SAMEBITS_MOCK", "match")
-    monkeypatch.setattr(runners.devices, "discover", functools.partial(devices.discover, ["mock"]))
+    monkeypatch.setattr(runners.devices, "discover", functools.partial(devices.discover, ["mock"], MINUTES))
     found = runners.runners(["mock:match", "second", "reference"], PROFILE, "nel-mini:stress", "tree", tokens=[1])
     assert [r.id for r in found] == ["second", "reference", "mock:match:0"]
     assert found[2].schedule == "tree"
@@ -197,7 +198,7 @@ def test_device_selectors_stand_beside_reference_and_second(monkeypatch):
 def test_a_device_that_is_named_twice_is_refused(monkeypatch, selectors, said):
     """Its own pass would be what it is held to."""
     monkeypatch.setenv("SAMEBITS_MOCK", "match")
-    monkeypatch.setattr(runners.devices, "discover", functools.partial(devices.discover, ["mock"]))
+    monkeypatch.setattr(runners.devices, "discover", functools.partial(devices.discover, ["mock"], MINUTES))
     with pytest.raises(UsageError, match=said):
         runners.runners(selectors, PROFILE, "nel-mini:stress", None, tokens=[1])
 
@@ -266,7 +267,7 @@ def test_a_model_that_is_too_large_never_opens_the_device(host, monkeypatch):
 def test_a_device_that_only_compiles_is_refused(monkeypatch):
     """It would leave nothing to compare."""
     monkeypatch.setenv("SAMEBITS_MOCK", "compile-only")
-    monkeypatch.setattr(runners.devices, "discover", functools.partial(devices.discover, ["mock"]))
+    monkeypatch.setattr(runners.devices, "discover", functools.partial(devices.discover, ["mock"], MINUTES))
     with pytest.raises(UsageError, match="compiles kernels and runs none"):
         runners.runners(["mock"], PROFILE, "nel-mini:stress", None, tokens=[1])
 

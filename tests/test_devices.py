@@ -86,7 +86,7 @@ def test_a_driver_that_hangs_or_ignores_term_costs_no_more_than_the_budget(
 
 def test_two_identical_gpus_stay_two(find: Any) -> None:
     find("twins")
-    twins = [row for row in discover() if row.label == "twins"]
+    twins = [row for row in discover(budget=MINUTES) if row.label == "twins"]
     assert [d.id for d in twins] == ["fake:twins:0", "fake:twins:1"]
     assert groups(twins) == [[twins[0]], [twins[1]]]
 
@@ -114,7 +114,7 @@ def test_a_driver_with_a_known_problem_is_not_started(find: Any, monkeypatch: py
     broken = fake_backend.driver("text", problem="/etc/fake/text.icd is not a shared library")
     monkeypatch.setattr(fake_backend, "drivers", lambda: [broken])
     monkeypatch.setattr(devices, "PROBE", ("/no/such/program",))
-    [row] = discover()
+    [row] = discover(budget=MINUTES)
     assert (row.status, row.phase, row.reason) == ("unusable", "search", broken.problem)
 
 
@@ -122,13 +122,22 @@ def test_labels_become_printable_and_unique(find: Any, monkeypatch: pytest.Monke
     find()
     labels = ["a b", "a_b", "A_b", "é/../", "empty"]
     monkeypatch.setattr(fake_backend, "drivers", lambda: [fake_backend.driver(name, "empty") for name in labels])
-    assert [row.id for row in discover()] == ["fake:a_b", "fake:a_b-2", "fake:A_b-3", "fake:__.._", "fake:empty"]
+    assert [row.id for row in discover(budget=MINUTES)] == [
+        "fake:a_b",
+        "fake:a_b-2",
+        "fake:A_b-3",
+        "fake:__.._",
+        "fake:empty",
+    ]
 
 
 def test_a_search_that_fails_is_a_row_and_hides_no_other_api(find: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     find("good")
     monkeypatch.setattr(backends, "REGISTRY", {"broken": "no_such_module", "fake": "fake_backend"})
-    assert [(row.id, row.status) for row in discover()] == [("broken:drivers", "failed"), ("fake:good:0", "ok")]
+    assert [(row.id, row.status) for row in discover(budget=MINUTES)] == [
+        ("broken:drivers", "failed"),
+        ("fake:good:0", "ok"),
+    ]
 
 
 def test_mock_devices_show_up_only_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,9 +145,9 @@ def test_mock_devices_show_up_only_when_asked_for(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(permissions, "nodes", list)
     monkeypatch.setattr(fake_backend, "drivers", lambda: [backends.Driver("mock", "m", "", problem="just a row")])
     monkeypatch.delenv(devices.MOCK, raising=False)
-    assert discover() == []
+    assert discover(budget=MINUTES) == []
     monkeypatch.setenv(devices.MOCK, "1")
-    assert len(discover()) == 1
+    assert len(discover(budget=MINUTES)) == 1
 
 
 def test_an_unknown_api_is_a_usage_error() -> None:
@@ -297,7 +306,7 @@ def test_a_device_node_without_access_is_a_row_with_the_mend(find: Any, monkeypa
     node = permissions.Node("/dev/dri/renderD128", "no access to /dev/dri/renderD128", "sudo usermod -aG render $USER")
     find("empty")
     monkeypatch.setattr(permissions, "nodes", lambda: [node, permissions.Node("/dev/kfd")])
-    driver, system = discover()
+    driver, system = discover(budget=MINUTES)
     assert driver.reason == f"present, no device; {node.problem}: {node.mend}"
     assert (system.id, system.status, system.reason) == (
         "system:renderD128", "no-permission", f"{node.problem}: {node.mend}",
@@ -347,7 +356,7 @@ def test_every_name_that_the_install_script_takes_can_be_expected() -> None:
 
 def test_a_mock_renderer_that_claims_to_be_a_graphics_card_is_software(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(devices.MOCK, "lying-name,no-device")
-    liar, absent = discover(["mock"])
+    liar, absent = discover(["mock"], MINUTES)
     assert (liar.vendor, liar.kind) == ("NVIDIA", "software")
     assert (absent.id, absent.status) == ("mock:no-device", "no-device")
     monkeypatch.setenv(devices.MOCK, "matsch")

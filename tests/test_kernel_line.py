@@ -17,7 +17,7 @@ import functools, sys
 from contextlib import nullcontext
 from harness import cli, device_session, devices
 from harness.backends import cuda_host
-devices.discover = functools.partial(devices.discover, ["cuda_host"])
+devices.discover = functools.partial(devices.discover, ["cuda_host"], 600)
 cuda_host.drivers = lambda found=cuda_host.drivers: [driver for driver in found() if driver.label == "g++"]
 device_session.device_lock = lambda say: nullcontext()
 cli.main()

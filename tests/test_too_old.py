@@ -8,6 +8,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from patience import MINUTES
 
 from harness import backends, devices
 from harness.backends import Driver, cuda, cuda_host, opencl, wgpu
@@ -22,7 +23,7 @@ def rows(monkeypatch: pytest.MonkeyPatch, api: str, drivers: list[Driver]) -> li
     """What discovery makes of those drivers."""
     monkeypatch.setattr(backends.load(api), "drivers", lambda: drivers)
     monkeypatch.setattr(devices.permissions, "nodes", list)
-    return discover([api])
+    return discover([api], MINUTES)
 
 
 def module(name: str, **content: Any) -> ModuleType:

@@ -7,11 +7,18 @@ from pathlib import Path
 import pytest
 import tiny_models as tiny
 from command import samebits
+from patience import MINUTES
 
 from harness import chat, gguf_read, models, vocabulary
 from harness.errors import InputRefused, UsageError
 
 LICENCE = Path(__file__).parent.parent / "LICENSE"
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    """Templates have minutes."""
+    monkeypatch.setattr(chat, "SECONDS", MINUTES)
 
 
 @pytest.fixture
