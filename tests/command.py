@@ -13,11 +13,11 @@ ROOT = Path(__file__).parent.parent
 
 # The drivers of the machine have tests of their own; here only mocks are looked for, and no other samebits is waited for.
 MAIN = """
-import functools
+import functools, os
 from pathlib import Path
 from harness import cli, device_session, devices, gate, locks
 devices.discover = functools.partial(devices.discover, ["mock"], 600)
-gate.device_lock = device_session.device_lock = functools.partial(locks.device_lock, shared=Path("lock").absolute())
+gate.device_lock = device_session.device_lock = functools.partial(locks.device_lock, shared=Path(os.environ["SAMEBITS_CACHE_DIR"]).absolute() / "lock")
 cli.main()
 """
 
