@@ -17,7 +17,8 @@ import functools, os
 from pathlib import Path
 from harness import cli, device_session, devices, gate, locks
 devices.discover = functools.partial(devices.discover, ["mock"], 600)
-gate.device_lock = device_session.device_lock = functools.partial(locks.device_lock, shared=Path(os.environ["SAMEBITS_CACHE_DIR"]).absolute() / "lock")
+lock = Path(os.environ["SAMEBITS_CACHE_DIR"]).absolute() / "lock"
+gate.device_lock = device_session.device_lock = functools.partial(locks.device_lock, shared=lock)
 cli.main()
 """
 
