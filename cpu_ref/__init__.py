@@ -26,7 +26,7 @@ VERSION = {
     "nel_rope": "1",
     "nel_scores": "1",
     "nel_softmax": "1",
-    "pass_dyadic_q16": "1",
+    "pass_dyadic_q16": "2",
     "residual": "1",
     "rmsnorm": "1",
     "rope": "1",

@@ -55,7 +55,6 @@ def _judging(command: Any) -> Any:
 
 def _running(command: Any) -> Any:
     """The options that `gate` and `run` share."""
-    default_out = str(state_folder("records"))
     for option in reversed(
         [
             click.option("--device", "devices", multiple=True, metavar="SEL", help="Device selector; repeat it."),
@@ -72,7 +71,7 @@ def _running(command: Any) -> Any:
             click.option(
                 "--shard", metavar="I/N", help="Only part I of N of all run keys; `matrix` puts them together."
             ),
-            click.option("--out", type=PATH, default=default_out, help="Folder for records."),
+            click.option("--out", type=PATH, default=lambda: state_folder("records"), help="Folder for records."),
             click.option(
                 "--resume",
                 is_flag=False,

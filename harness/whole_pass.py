@@ -1,8 +1,8 @@
 """Whole forward passes as cases: what reference and second say of one, and what a device makes of it.
 
 A device has a pass to itself and does it once, in a session of its own: see "Profiles" in docs/design.md. Compared are the
-digests of the stages that results tell; only where one is wrong is the pass done again, with all stages, to name the first
-wrong element.
+digests of all stages, so that a wrong bit shows which later stages round away; where one is wrong the pass is done again, to
+name the first wrong element.
 """
 
 import time
@@ -23,7 +23,7 @@ from harness.lane import Budgets
 from harness.models import verified
 from harness.process import one_line
 from harness.profiles import Profile, find
-from harness.runners import DeviceRunner, ReferenceRunner, Stage, is_told
+from harness.runners import DeviceRunner, ReferenceRunner, Stage
 from harness.tasks import Task
 from harness.verdicts import Result
 
@@ -41,8 +41,8 @@ def canonical(digests: Iterable[str]) -> tuple[bytes, list[int]]:
     return b"".join(raw), [len(raw), 32]
 
 
-def told_by(implementation: str, case: Case, stop: Event) -> dict[str, str]:
-    """Digests by stage of those that results tell, by `reference` or `second`, in the document's order.
+def stages_by(implementation: str, case: Case, stop: Event) -> dict[str, str]:
+    """Digests by stage, by `reference` or `second`, in the document's order.
 
     Raises InternalError where it refuses the case, Incomplete once `stop` is set.
     """
@@ -51,8 +51,7 @@ def told_by(implementation: str, case: Case, stop: Event) -> dict[str, str]:
     def seen(stage: Stage) -> None:
         if stop.is_set():
             raise Incomplete(f"{case.id}: interrupted")
-        if is_told(profile, stage.name):
-            found[stage.name] = stage.digest
+        found[stage.name] = stage.digest
 
     try:
         ReferenceRunner(implementation, profile, _model(case)).forward(tokens(case), None, seen)
@@ -94,7 +93,7 @@ class WholePasses:
         stages: list[Stage] = []
         begin = time.perf_counter()
         try:
-            runner.forward(tokens(task.case), None, stages.append)
+            runner.forward(tokens(task.case), None, stages.append, every=True)
         except DeviceFailed as e:
             return self._failed(task, run, e)
         finally:
@@ -145,7 +144,7 @@ class WholePasses:
         return self.findings.result(task, run, e.verdict, phase=e.phase, detail=detail)
 
     def _named(self, task: Task, runner: DeviceRunner, wrong: str) -> tuple[str, str]:
-        """The first wrong element of a pass whose stage `wrong` was the first wrong one that is told, by doing it again."""
+        """The first wrong element of a pass whose stage `wrong` was the first wrong one, by doing it again."""
         ids, profile = tokens(task.case), runner.profile
         repeat = (
             f"samebits forward {verified(task.case.model or '').name} --profile {profile.name}"

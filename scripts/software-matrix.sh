@@ -5,13 +5,14 @@
 #
 #   quick    every device of the machine that is run unnamed
 #   full     the fast ones
-#   rest     the fast ones, what `full` has beyond `quick`; the whole pass over 28 tokens under one schedule
+#   rest     the fast ones, what `full` has beyond `quick`; the largest cases, GEMMs of 1024^3 and the whole pass over 28
+#            tokens, under one schedule
 #   pass     of `full`, the whole pass over 4 tokens of a released model, under one schedule, on those that are slower
 #   tiny     sanitizer builds
 #   first    of `tiny`, each kernel's checks and first case under one schedule (`tree` where it has that: the most
 #            barriers), on PoCL's single methods and Oclgrind, which are slow compilers and a simulator: on that the GEMMs
 #            and linear kernels `forward`. PoCL's method repl copies a program for every work-item, and takes minutes for
-#            most: the linear kernels in native int64 only
+#            most: the lightest kernels only
 #   compile  compile-only rows, under `tiny`
 #   compile-first  the same, each kernel's first case under `split_k`, which every variant of a reduction has
 #
@@ -23,6 +24,7 @@ pass=(lavapipe opengl:llvmpipe swiftshader opencl:rusticl)
 tiny=(cuda_host:g++-asan cuda_host:clang++-asan)
 first=(opencl:pocl-loops opencl:pocl-loopvec)
 compile=(nvrtc hiprtc)
+light='residual|kv_append|probe_words|nel_(act|embedding|requant|residual|rope)'
 
 four='pass_dyadic_q16;t=4;dist=document;seed=0;model=smollm2-135m-q4_1'
 
@@ -30,8 +32,8 @@ beyond='
 import json, sys
 for case in json.load(sys.stdin):
     if "quick" not in case["presets"]:
-        long = case["id"].startswith("pass_dyadic_q16;t=28;")
-        print("--case", case["id"] + ";schedule=forward" * long, sep="\n")'
+        large = case["id"].startswith(("pass_dyadic_q16;t=28;", "gemm_i32;m=1024;", "gemm_i8;m=1024;"))
+        print("--case", case["id"] + ";schedule=forward" * large, sep="\n")'
 
 smallest='
 import json, sys
@@ -78,7 +80,7 @@ for rows in "$@"; do
             gate --preset tiny "${devices[@]}" "${cases[@]}"
             mapfile -t forward < <(printf '%s\n' "${cases[@]}" | sed -E '/^(gemm|linear)_/s/;schedule=tree$/;schedule=forward/')
             gate --preset tiny --device opencl:oclgrind "${forward[@]}"
-            mapfile -t cases < <(printf '%s\n' "${cases[@]}" | grep --no-group-separator -B1 '^linear_' | sed '/^linear_/s/$/;variant=int64/')
+            mapfile -t cases < <(printf '%s\n' "${cases[@]}" | grep --no-group-separator -B1 -E "^($light);")
             gate --preset tiny --device opencl:pocl-repl "${cases[@]}"
             ;;
         compile) mapfile -t devices < <(named "${compile[@]}"); gate --preset tiny "${devices[@]}" ;;

@@ -110,16 +110,15 @@ def gate_of(here: Path, patch: pytest.MonkeyPatch, *cases: str, **more: Any) -> 
 def test_a_pass_that_is_right_matches_under_every_schedule(
     tiny_model: Path, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Held to both implementations by the digest of the told stages; the second time neither is asked again."""
+    """Held to both implementations by the digests of all stages; the second time neither is asked again."""
     outcome = gate_of(here, monkeypatch, TINY)
     found = passes(outcome)
     assert list(found) == list(NAMES)
-    told = [s for s in reference.run(reference.load(str(tiny_model)), IDS) if s[0] in
-            ("embed", "l0.x", "l1.x", "hidden", "logits", "greedy")]  # fmt: skip
+    stages = list(reference.run(reference.load(str(tiny_model)), IDS))
     for r in found.values():
         assert r.verdict == "match" and r.digest == r.expected == r.second and r.digest
-        assert r.elements == sum(len(values) for _, _, values in told)
-    monkeypatch.setattr(whole_pass, "told_by", None)
+        assert r.elements == sum(len(values) for _, _, values in stages)
+    monkeypatch.setattr(whole_pass, "stages_by", None)
     assert passes(gate_of(here, monkeypatch, TINY)).keys() == found.keys()
     runs = outcome.runs()
     assert table.pivot(runs)["dyadic-q16"].iloc[0].endswith("whole passes of 3 tokens match")
@@ -189,7 +188,7 @@ def test_a_pass_that_is_wrong_once_is_not_deterministic(
     once = iter([spoiled])
     monkeypatch.setattr(runners, "Session", lambda *given: session(next(once, None))(*given))
     r = passes(gate_of(here, monkeypatch))["forward"]
-    assert r.verdict == "nondeterministic" and r.detail and r.detail.startswith("l1.x was wrong, and right when")
+    assert r.verdict == "nondeterministic" and r.detail and r.detail.startswith("l1.mix was wrong, and right when")
 
 
 @pytest.mark.parametrize(
@@ -228,13 +227,13 @@ def test_where_reference_and_second_disagree_all_runs_are_void(
     tiny_model: Path, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody knows what is right then; and it is not kept."""
-    honest = whole_pass.told_by
+    honest = whole_pass.stages_by
 
     def lying(name: str, *given: Any) -> dict[str, str]:
         return honest(name, *given) | ({"l1.x": "a" * 64} if name == "second" else {})
 
     monkeypatch.setenv("SAMEBITS_CACHE_DIR", str(here / "own"))
-    monkeypatch.setattr(whole_pass, "told_by", lying)
+    monkeypatch.setattr(whole_pass, "stages_by", lying)
     outcome = gate_of(here, monkeypatch)
     (run,) = outcome.runs()
     assert run.voids[0].everywhere and "reference's l1.x" in run.voids[0].reason

@@ -1,7 +1,7 @@
 """The family of whole forward passes: a profile on a released model, from token ids to greedy choices, as one case.
 
 A pass has no source and no self-test of its own: it is made of kernels, whose self-tests and known-bad twins are done with it.
-What is compared is the stages that results tell (`runners.is_told`): its output is their digests, in the document's order.
+What is compared is all its stages: its output is their digests, in the document's order.
 """
 
 import json
