@@ -5,13 +5,13 @@
 #
 #   quick    every device of the machine that is run unnamed
 #   full     the fast ones
-#   rest     the fast ones, what `full` has beyond `quick`; the largest cases, GEMMs of 1024^3 and the whole pass over 28
-#            tokens, under one schedule
+#   rest     the fast ones, what `full` has beyond `quick`; the largest cases, GEMMs of 1024^3 and whole passes, under one
+#            schedule: over 28 tokens `forward`, over 4 tokens `tree`
 #   pass     of `full`, the whole pass over 4 tokens of a released model, under one schedule, on those that are slower
 #   tiny     sanitizer builds
 #   first    of `tiny`, each kernel's checks and first case under one schedule (`tree` where it has that: the most
 #            barriers), on PoCL's single methods and Oclgrind, which are slow compilers and a simulator: on that the GEMMs
-#            and linear kernels `forward`. PoCL's method repl copies a program for every work-item, and takes minutes for
+#            and linear kernels `forward`, and the slowest in one variant. PoCL's method repl copies a program for every work-item, and takes minutes for
 #            most: the lightest kernels only
 #   compile  compile-only rows, under `tiny`
 #   compile-first  the same, each kernel's first case under `split_k`, which every variant of a reduction has
@@ -33,7 +33,8 @@ import json, sys
 for case in json.load(sys.stdin):
     if "quick" not in case["presets"]:
         large = case["id"].startswith(("pass_dyadic_q16;t=28;", "gemm_i32;m=1024;", "gemm_i8;m=1024;"))
-        print("--case", case["id"] + ";schedule=forward" * large, sep="\n")'
+        four = case["id"].startswith("pass_dyadic_q16;t=4;")
+        print("--case", case["id"] + ";schedule=forward" * large + ";schedule=tree" * four, sep="\n")'
 
 smallest='
 import json, sys
@@ -78,7 +79,7 @@ for rows in "$@"; do
             mapfile -t devices < <(named "${first[@]}")
             mapfile -t cases < <(cases tiny "$smallest")
             gate --preset tiny "${devices[@]}" "${cases[@]}"
-            mapfile -t forward < <(printf '%s\n' "${cases[@]}" | sed -E '/^(gemm|linear)_/s/;schedule=tree$/;schedule=forward/')
+            mapfile -t forward < <(printf '%s\n' "${cases[@]}" | sed -E -e '/^(gemm|linear)_/s/;schedule=tree$/;schedule=forward/' -e '/^(limbs|gemm_i32_i64);/s/$/;variant=base/')
             gate --preset tiny --device opencl:oclgrind "${forward[@]}"
             mapfile -t cases < <(printf '%s\n' "${cases[@]}" | grep --no-group-separator -B1 -E "^($light);")
             gate --preset tiny --device opencl:pocl-repl "${cases[@]}"
