@@ -14,7 +14,7 @@
 #            and linear kernels `forward`, and the slowest in one variant. PoCL's method repl copies a program for every work-item, and takes minutes for
 #            most: the lightest kernels only
 #   compile  compile-only rows, under `tiny`
-#   compile-first  the same, each kernel's first case under `split_k`, which every variant of a reduction has
+#   compile-once  the same, every kernel and variant under `split_k` where it reduces: a program is compiled once for all cases
 #
 # SAMEBITS names the command (samebits), PYTHON an interpreter (python3). All is run whatever comes of it; exits with the worst code, as docs/design.md ranks them.
 set -euo pipefail
@@ -85,13 +85,13 @@ for rows in "$@"; do
             gate --preset tiny --device opencl:pocl-repl "${cases[@]}"
             ;;
         compile) mapfile -t devices < <(named "${compile[@]}"); gate --preset tiny "${devices[@]}" ;;
-        compile-first)
+        compile-once)
             mapfile -t devices < <(named "${compile[@]}")
-            mapfile -t cases < <(cases tiny "$smallest" | sed 's/;schedule=tree$/;schedule=split_k/')
+            mapfile -t cases < <(cases tiny "$smallest" | sed -E 's/^([a-z0-9_]+);.*;schedule=/\1;*;schedule=/; s/=tree$/=split_k/')
             gate --preset tiny "${devices[@]}" "${cases[@]}"
             ;;
         *)
-            there="quick, full, rest, pass, tiny, first, compile, compile-first"
+            there="quick, full, rest, pass, tiny, first, compile, compile-once"
             echo "software-matrix: no rows '$rows'; there are $there" >&2
             exit 2
             ;;
