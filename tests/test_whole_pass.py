@@ -8,13 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 import tiny_models as tiny
 from exact_device import ExactDevice
 from mock_gates import gate_on, mock_device
-from record_maker import DEVICE, header, result
 
 from cpu_ref import dyadic_q16 as reference
 from harness import (
@@ -27,7 +25,6 @@ from harness import (
     models,
     presets,
     profiles,
-    report,
     runners,
     selections,
     table,
@@ -40,7 +37,6 @@ from harness.gate import Outcome
 from harness.goldens import derive
 from harness.models import Model
 from harness.plans import Whole
-from harness.records import Footer, Run
 from harness.reference import Reference
 from harness.report.junit import write_junit
 from harness.schedules import NAMES
@@ -137,12 +133,6 @@ def test_its_kernels_are_checked_with_it(tiny_model: Path) -> None:
     assert (
         planned.kernel_hash != tasks(selections.of_selectors([FORWARD]), "opencl")[-1].planned("opencl")[0].kernel_hash
     )
-
-
-def test_a_match_without_the_checks_of_its_kernels_is_no_evidence(tiny_model: Path) -> None:
-    """The gate asks for them by name."""
-    said = [s for s in matrix.judge([run_of(of(FORWARD))]).missing if "known-bad twin" in s]
-    assert "rmsnorm" in said[0] and "pass_dyadic_q16" not in said[0]
 
 
 def test_a_pass_calls_no_kernel_that_its_entry_does_not_name(tiny_model: Path) -> None:
@@ -369,38 +359,6 @@ def test_a_shard_holds_a_part_of_the_passes(tiny_model: Path) -> None:
     found = [str(run) for (selection,) in shards for run in selection.runs("cuda")]
     assert sorted(found) == sorted(f"{TINY};schedule={schedule};variant=base" for schedule in NAMES)
     assert all(len(selection.runs("cuda")) < len(NAMES) for (selection,) in shards)
-
-
-def run_of(*results: Result, preset: str = "full", cases: str = "", name: str = "vulkan:a:0") -> Run:
-    described = msgspec.structs.replace(DEVICE, id=name)
-    made = msgspec.structs.replace(
-        header(), device=described, preset=preset, run_id=f"{name} {preset}", options={"cases": cases} if cases else {}
-    )
-    return Run(made, results, (), Footer(made.started, {}, True, None), (), Path("x.jsonl.gz"), "0" * 64)
-
-
-def test_the_readme_shows_a_whole_preset_and_the_passes_of_a_part_beside_it() -> None:
-    """A few selected cases of `full` do not hide what a device did of `quick`."""
-    gemm = "gemm_i32;m=1;n=1;k=1;dist=full;seed=0;schedule=tree;variant=base"
-    quick = run_of(of(gemm), preset="quick")
-    part = run_of(of(FORWARD), of(TREE, "mismatch"), cases=FORWARD)
-    head, _, row = report.readme_table([quick, part]).splitlines()
-    assert head == "| device | name | driver | date | preset | seconds | gemm | whole | dyadic-q16 |"
-    assert row.endswith(
-        "| quick 1 | quick 0; part of full 0 | 1 match | 1 mismatch, 1 match | mismatch in whole passes of 3 tokens |"
-    )
-    spoilt = dataclasses.replace(part, results=(of(FORWARD),))
-    assert report.readme_table([spoilt]).splitlines()[-1].endswith("| 1 match | whole passes of 3 tokens match |")
-    entire = run_of(of(gemm), of(FORWARD))
-    assert (
-        report.readme_table([entire, quick, part])
-        .splitlines()[-1]
-        .endswith("| full 1 | full 0; quick 0 | 1 match | 1 mismatch, 1 match | mismatch in whole passes of 3 tokens |")
-    )
-
-
-def of(run: str, verdict: str = "match") -> Result:
-    return msgspec.structs.replace(result(run, verdict), case=run.partition(";schedule=")[0])
 
 
 def test_a_pass_waits_for_no_lock(tiny_model: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
