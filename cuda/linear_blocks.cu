@@ -84,16 +84,13 @@ extern "C" __global__ void multiply(
             end = begin + params[4];
         }
     }
-    // A visit is to one block: to its terms between begin and end, or to one of them under tree.
+    // A visit is to the terms of one block between begin and end.
     const u32 block_first = begin >> 5u;
     u32 visits = ((end + 31u) >> 5u) - block_first;
     if (SCHEDULE == TILED_SHUFFLED) {
         visits = K >> 5u;
     }
-    if (SCHEDULE == TREE) {
-        visits = (K + LANES - 1u) >> 6u;
-    }
-    if (row >= N) {
+    if (row >= N || SCHEDULE == TREE) {
         visits = 0u;
     }
 
@@ -101,6 +98,26 @@ extern "C" __global__ void multiply(
     limbs results[TOKENS];
     for (u32 t = 0u; t < TOKENS; t++) {
         results[t] = i64_make(0u, 0u);
+    }
+    if (SCHEDULE == TREE && row < N) {
+        // No two terms of a lane lie in one block: the weight is taken whole, then one product a token.
+        for (u32 k = lane.x; k < terms; k += LANES) {
+            const u32 block_at = row_at + (k >> 5u) * BLOCK_BYTES;
+            const u32 q_at = block_at + quant_at(k & 31u);
+            const u32 byte = (w[q_at >> 2u] >> ((q_at & 3u) << 3u)) & 255u;
+            const u32 q = quant_of(byte, k & 31u);
+            const limbs scale = scale_of((w[block_at >> 2u] >> ((block_at & 2u) << 3u)) & 0xffffu);
+            limbs weight = i64_mul(scale, i64_from_i32(q));
+            if (HAS_MIN == 1u) {
+                const u32 min_at = block_at + 2u;
+                const limbs least = scale_of((w[min_at >> 2u] >> ((min_at & 2u) << 3u)) & 0xffffu);
+                weight = i64_add(weight, least);
+            }
+            for (u32 t = 0u; t < TOKENS; t++) {
+                const u32 x_at = (min(token + t, M - 1u) * K + k) << 1u;
+                results[t] = i64_add(results[t], i64_mul(weight, i64_make(x[x_at], x[x_at + 1u])));
+            }
+        }
     }
     for (u32 visit = 0u; visit < visits; visit++) {
         u32 block = block_first + visit;
@@ -110,15 +127,8 @@ extern "C" __global__ void multiply(
         if (SCHEDULE == TILED_SHUFFLED) {
             block = order[visit];
         }
-        if (SCHEDULE == TREE) {
-            block = (visit << 1u) + (lane.x >> 5u);
-        }
-        u32 low = max(block * TILE, begin);
-        u32 high = min(block * TILE + TILE, end);
-        if (SCHEDULE == TREE) {
-            low = block * TILE + (lane.x & 31u);
-            high = min(low + 1u, end);
-        }
+        const u32 low = max(block * TILE, begin);
+        const u32 high = min(block * TILE + TILE, end);
         if (low < high) {
             // Sums of q * x and of x: of the low and the high half of x's low word, and of its high word modulo 2^32.
             u32 lows[TOKENS];

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -25,6 +25,9 @@ from harness.errors import Incomplete, InternalError
 from harness.folders import cache_folder, golden_root
 from harness.kernels import base, dimensions
 from harness.models import verified
+
+if TYPE_CHECKING:
+    from harness.runners import ReferenceRunner
 
 MODULES = {"reference": "cpu_ref", "second": "cpu_ref.second"}
 
@@ -147,6 +150,7 @@ class Reference:
         self.inputs = Inputs(Path(self._temporary.name))
         self._processes = {name: _Process(name) for name in MODULES}
         self._pools = {name: ThreadPoolExecutor(1, thread_name_prefix=name) for name in (*MODULES, "whole passes")}
+        self._whole_runners: dict[tuple[str, str, str | None], ReferenceRunner] = {}
         self._closing = threading.Event()
         self._answers: dict[str, Future[Expected]] = {}
         self._lock = threading.Lock()
@@ -167,11 +171,17 @@ class Reference:
         self._closing.set()
         for pool in self._pools.values():
             pool.shutdown(wait=False, cancel_futures=True)
-        for process in self._processes.values():
-            process.close()
+        self._end_processes()
         for pool in self._pools.values():
             pool.shutdown(wait=True)
+        self._end_processes()  # those that a thread had just started
         self._temporary.cleanup()
+
+    def _end_processes(self) -> None:
+        for process in self._processes.values():
+            process.close()
+        for runner in self._whole_runners.values():
+            runner.close()
 
     def prefetch(self, cases: Iterable[Case]) -> None:
         """Compute these in the background, in this order; the control has no right answer."""
@@ -259,8 +269,9 @@ class Reference:
         from harness import whole_pass  # its runners know of this module
 
         begin = time.perf_counter()
+        runners = [self._whole_runner(name, case) for name in MODULES]
         with ThreadPoolExecutor(len(MODULES)) as both:
-            first, other = both.map(lambda name: whole_pass.stages_by(name, case, self._closing), MODULES)
+            first, other = both.map(lambda runner: whole_pass.stages_by(runner, case, self._closing), runners)
         self.computing_s += time.perf_counter() - begin
         (raw, dims), (raw_2, dims_2) = (whole_pass.canonical(found.values()) for found in (first, other))
         element = base(case.kernel).output.element
@@ -283,6 +294,15 @@ class Reference:
         (folder / "expected.bin").write_bytes(raw)
         self._remember(folder, expected)
         return expected
+
+    def _whole_runner(self, name: str, case: Case) -> "ReferenceRunner":
+        """The process of an implementation that has a case's model loaded: most of a pass is to build its matrices."""
+        from harness import whole_pass
+
+        key = name, case.kernel, case.model
+        if key not in self._whole_runners:
+            self._whole_runners[key] = whole_pass.reference_runner(name, case)
+        return self._whole_runners[key]
 
     def _remember(self, folder: Path, expected: Expected) -> None:
         """Leave it in the cache, but for a disagreement."""

@@ -87,13 +87,15 @@ class Runner(Protocol):
         """`count` new tokens; `Finished.greedy` holds them."""
 
 
-@dataclass(frozen=True)
 class ReferenceRunner:
-    """The exact reference or the second implementation, as a child process that speaks `cpu_ref.forward`'s protocol."""
+    """The exact reference or the second implementation, as a child process that speaks `cpu_ref.forward`'s protocol.
 
-    id: str
-    profile: Profile
-    model: str
+    With `keep` the process stays after an answer, its model loaded and its matrices built, until `close`.
+    """
+
+    def __init__(self, name: str, profile: Profile, model: str, *, keep: bool = False) -> None:
+        self.id, self.profile, self.model, self.keep = name, profile, model, keep
+        self._process: subprocess.Popen[str] | None = None
 
     def forward(
         self, tokens: Sequence[int], folder: Path | None, seen: Callable[[Stage], None], every: bool = False
@@ -123,22 +125,34 @@ class ReferenceRunner:
         raise InternalError(f"the {self.id} process ended in the middle of its answer")
 
     def _answers(self, request: dict[str, Any]) -> Generator[dict[str, Any], None, None]:
-        command = python(f"{REFERENCES[self.id]}.forward")
-        pipe = subprocess.PIPE
-        with subprocess.Popen(command, env=environment({}), stdin=pipe, stdout=pipe, text=True) as process:
-            assert process.stdin and process.stdout
-            try:
-                process.stdin.write(json.dumps(request) + "\n")
+        command, pipe, whole = python(f"{REFERENCES[self.id]}.forward"), subprocess.PIPE, False
+        if self._process is None:
+            self._process = subprocess.Popen(command, env=environment({}), stdin=pipe, stdout=pipe, text=True)
+        process = self._process
+        assert process.stdin and process.stdout
+        try:
+            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.flush()
+            if not self.keep:
                 process.stdin.close()
-                for line in process.stdout:
-                    answer: dict[str, Any] = json.loads(line)
-                    if "error" in answer:
-                        kind = InternalError if answer["error"] in ("InternalError", "TableRefused") else InputRefused
-                        raise kind(f"{self.id}: {said(answer['error'], answer['detail'])}")
-                    yield answer
-            finally:
-                process.kill()
+            for line in process.stdout:
+                answer: dict[str, Any] = json.loads(line)
+                if "error" in answer:
+                    kind = InternalError if answer["error"] in ("InternalError", "TableRefused") else InputRefused
+                    raise kind(f"{self.id}: {said(answer['error'], answer['detail'])}")
+                whole = "greedy" in answer
+                yield answer
+        finally:
+            if not (self.keep and whole):
+                self.close()
         raise InternalError(f"the {self.id} process ended without an answer")
+
+    def close(self) -> None:
+        """End the process."""
+        process, self._process = self._process, None  # another thread may be closing it too
+        if process:
+            with process:
+                process.kill()
 
 
 @dataclass(frozen=True)

@@ -41,12 +41,17 @@ def canonical(digests: Iterable[str]) -> tuple[bytes, list[int]]:
     return b"".join(raw), [len(raw), 32]
 
 
-def stages_by(implementation: str, case: Case, stop: Event) -> dict[str, str]:
-    """Digests by stage, by `reference` or `second`, in the document's order.
+def reference_runner(implementation: str, case: Case) -> ReferenceRunner:
+    """`reference` or `second` on a case's profile and model; it keeps its process for the next case of these."""
+    return ReferenceRunner(implementation, profile_of(case), _model(case), keep=True)
+
+
+def stages_by(runner: ReferenceRunner, case: Case, stop: Event) -> dict[str, str]:
+    """Digests by stage, in the document's order.
 
     Raises InternalError where it refuses the case, Incomplete once `stop` is set.
     """
-    profile, found = profile_of(case), dict[str, str]()
+    found = dict[str, str]()
 
     def seen(stage: Stage) -> None:
         if stop.is_set():
@@ -54,7 +59,7 @@ def stages_by(implementation: str, case: Case, stop: Event) -> dict[str, str]:
         found[stage.name] = stage.digest
 
     try:
-        ReferenceRunner(implementation, profile, _model(case)).forward(tokens(case), None, seen)
+        runner.forward(tokens(case), None, seen)
     except InputRefused as e:
         raise InternalError(f"{case.id}: {e}") from None
     return found

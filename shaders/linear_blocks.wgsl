@@ -80,16 +80,13 @@ fn multiply(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_i
             end = begin + params[4];
         }
     }
-    // A visit is to one block: to its terms between begin and end, or to one of them under tree.
+    // A visit is to the terms of one block between begin and end.
     let block_first = begin >> 5u;
     var visits = ((end + 31u) >> 5u) - block_first;
     if (SCHEDULE == TILED_SHUFFLED) {
         visits = K >> 5u;
     }
-    if (SCHEDULE == TREE) {
-        visits = (K + LANES - 1u) >> 6u;
-    }
-    if (row >= N) {
+    if (row >= N || SCHEDULE == TREE) {
         visits = 0u;
     }
 
@@ -97,6 +94,26 @@ fn multiply(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_i
     var results: array<limbs, TOKENS>;
     for (var t = 0u; t < TOKENS; t++) {
         results[t] = i64_make(0u, 0u);
+    }
+    if (SCHEDULE == TREE && row < N) {
+        // No two terms of a lane lie in one block: the weight is taken whole, then one product a token.
+        for (var k = lane.x; k < terms; k += LANES) {
+            let block_at = row_at + (k >> 5u) * BLOCK_BYTES;
+            let q_at = block_at + quant_at(k & 31u);
+            let byte = (w[q_at >> 2u] >> ((q_at & 3u) << 3u)) & 255u;
+            let q = quant_of(byte, k & 31u);
+            let scale: limbs = scale_of((w[block_at >> 2u] >> ((block_at & 2u) << 3u)) & 0xffffu);
+            var weight: limbs = i64_mul(scale, i64_from_i32(q));
+            if (HAS_MIN == 1u) {
+                let min_at = block_at + 2u;
+                let least: limbs = scale_of((w[min_at >> 2u] >> ((min_at & 2u) << 3u)) & 0xffffu);
+                weight = i64_add(weight, least);
+            }
+            for (var t = 0u; t < TOKENS; t++) {
+                let x_at = (min(token + t, M - 1u) * K + k) << 1u;
+                results[t] = i64_add(results[t], i64_mul(weight, i64_make(x[x_at], x[x_at + 1u])));
+            }
+        }
     }
     for (var visit = 0u; visit < visits; visit++) {
         var block = block_first + visit;
@@ -106,15 +123,8 @@ fn multiply(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_i
         if (SCHEDULE == TILED_SHUFFLED) {
             block = order[visit];
         }
-        if (SCHEDULE == TREE) {
-            block = (visit << 1u) + (lane.x >> 5u);
-        }
-        var low = max(block * TILE, begin);
-        var high = min(block * TILE + TILE, end);
-        if (SCHEDULE == TREE) {
-            low = block * TILE + (lane.x & 31u);
-            high = min(low + 1u, end);
-        }
+        let low = max(block * TILE, begin);
+        let high = min(block * TILE + TILE, end);
         if (low < high) {
             // Sums of q * x and of x: of the low and the high half of x's low word, and of its high word modulo 2^32.
             var lows: array<u32, TOKENS>;

@@ -219,8 +219,8 @@ def test_where_reference_and_second_disagree_all_runs_are_void(
     """Nobody knows what is right then; and it is not kept."""
     honest = whole_pass.stages_by
 
-    def lying(name: str, *given: Any) -> dict[str, str]:
-        return honest(name, *given) | ({"l1.x": "a" * 64} if name == "second" else {})
+    def lying(runner: runners.ReferenceRunner, *given: Any) -> dict[str, str]:
+        return honest(runner, *given) | ({"l1.x": "a" * 64} if runner.id == "second" else {})
 
     monkeypatch.setenv("SAMEBITS_CACHE_DIR", str(here / "own"))
     monkeypatch.setattr(whole_pass, "stages_by", lying)
@@ -367,3 +367,21 @@ def test_a_pass_waits_for_no_lock(tiny_model: Path, here: Path, monkeypatch: pyt
     monkeypatch.setattr(device_session, "device_lock", None)
     r = passes(gate_of(here, monkeypatch))["forward"]
     assert r.verdict == "unsupported" and r.phase == "compile" and "embedding_q8_0" in str(r.detail)
+
+
+def test_one_process_of_each_implementation_answers_all_passes_on_a_model(
+    tiny_model: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Most of a pass is to load the model and to build its matrices."""
+    started, honest = list[Any](), runners.subprocess.Popen
+
+    def counted(*given: Any, **options: Any) -> Any:
+        started.append(honest(*given, **options))
+        return started[-1]
+
+    monkeypatch.setattr(runners.subprocess, "Popen", counted)
+    three, two = parse_case(TINY), parse_case(TINY.replace("t=3", "t=2"))
+    with Reference(cached=False) as asked:
+        answers = [asked.expected(case).digest for case in (three, two)]
+        assert len(started) == 2 and all(process.poll() is None for process in started)
+    assert answers[0] != answers[1] and all(process.poll() is not None for process in started)
