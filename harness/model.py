@@ -108,6 +108,11 @@ class Tape:
         del self.held[name]
         self._next.free.append(name)
 
+    def clear(self) -> None:
+        """Give back all tensors but the weights."""
+        for name in [name for name, (_, kind) in self.held.items() if kind != "weights"]:
+            self.drop(name)
+
     def constant(self, name: str, constant: Constant, kind: str = "weights", *, stays: bool = True) -> str:
         """See that `name` holds a constant; one that does not stay is sent each time."""
         new = name not in self.held

@@ -4,7 +4,7 @@ import json
 import subprocess
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -155,9 +155,13 @@ class ReferenceRunner:
                 process.kill()
 
 
-@dataclass(frozen=True)
+@dataclass
 class DeviceRunner:
-    """A device, whose kernels make each stage. `budgets`, `locked`: see `Session`."""
+    """A device, whose kernels make each stage. `budgets`, `locked`: see `Session`.
+
+    With `keep` the device stays open after a pass, with its weights and programs, until `close` or a fault; the next pass
+    may have another schedule.
+    """
 
     device: Device
     profile: Profile
@@ -168,6 +172,8 @@ class DeviceRunner:
     resident: int = RESIDENT_BYTES
     budgets: Budgets | None = None
     locked: bool = False
+    keep: bool = False
+    _open: "tuple[ExitStack, Session, Any] | None" = None
 
     @property
     def id(self) -> str:
@@ -221,9 +227,27 @@ class DeviceRunner:
     @contextmanager
     def _opened(self) -> Iterator[tuple[Any, Any]]:
         model = self.loaded
-        opened = Session(self.device, self.schedule, self.budgets, self.variant, self.resident, self.locked)
-        with opened as session:
-            yield self.passes.OnDevice(session, model, self.resident), model
+        if self._open is None:
+            with ExitStack() as stack:
+                session = stack.enter_context(
+                    Session(self.device, self.schedule, self.budgets, self.variant, self.resident, self.locked)
+                )
+                self._open = stack.pop_all(), session, self.passes.OnDevice(session, model, self.resident)
+        _, session, computer = self._open
+        session.schedule, whole = self.schedule, False
+        try:
+            yield computer, model
+            computer.anew()
+            whole = self.keep
+        finally:
+            if not whole:
+                self.close()
+
+    def close(self) -> None:
+        """End what is open."""
+        opened, self._open = self._open, None
+        if opened:
+            opened[0].close()
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """Whole forward passes as cases: what reference and second say of one, and what a device makes of it.
 
-A device has a pass to itself and does it once, in a session of its own: see "Profiles" in docs/design.md. Compared are the
-digests of all stages, so that a wrong bit shows which later stages round away; where one is wrong the pass is done again, to
-name the first wrong element.
+A device has a pass to itself and does it once: see "Profiles" in docs/design.md. Passes on one model share a session, up to
+the first fault. Compared are the digests of all stages, so that a wrong bit shows which later stages round away; where one is
+wrong the pass is done again, to name the first wrong element.
 """
 
 import time
@@ -75,14 +75,19 @@ class WholePasses:
 
     def __init__(self, findings: Findings, budgets: Budgets) -> None:
         self.findings, self.budgets = findings, budgets
+        self._runners: dict[tuple[str, str | None, str], DeviceRunner] = {}
 
     def work(self, todo: Sequence[Task]) -> None:
         """Do them, until the device is set aside."""
-        for task in todo:
-            for run in task.runs:
-                if not self.findings.set_aside:
-                    self.findings.journal.started(str(run))
-                    self.findings.keep(self._done(task, run))
+        try:
+            for task in todo:
+                for run in task.runs:
+                    if not self.findings.set_aside:
+                        self.findings.journal.started(str(run))
+                        self.findings.keep(self._done(task, run))
+        finally:
+            for runner in self._runners.values():
+                runner.close()
 
     def _done(self, task: Task, run: RunKey) -> Result:
         findings, seconds = self.findings, {"run": 0.0}
@@ -120,23 +125,30 @@ class WholePasses:
         if raw == right:
             return findings.result(task, run, "match", **more)
         wrong = next((s.name for n, s in enumerate(stages) if raw[32 * n :][:32] != right[32 * n :][:32]), "a stage")
+        runner.close()
         verdict, detail = self._named(task, runner, wrong)
         return findings.result(task, run, verdict, detail=detail, **more)
 
     def _runner(self, case: Case, run: RunKey) -> DeviceRunner:
-        profile = profile_of(case)
-        module = passes.find(profile)
-        assert module
-        return DeviceRunner(
-            self.findings.device,
-            profile,
-            module,
-            _model(case),
-            run.schedule,
-            run.variant,
-            budgets=self.budgets,
-            locked=True,
-        )
+        """The device on a case's profile and model; one for all its schedules, so that the session may stay open."""
+        key = case.kernel, case.model, run.variant
+        if key not in self._runners:
+            profile = profile_of(case)
+            module = passes.find(profile)
+            assert module
+            self._runners[key] = DeviceRunner(
+                self.findings.device,
+                profile,
+                module,
+                _model(case),
+                run.schedule,
+                run.variant,
+                budgets=self.budgets,
+                locked=True,
+                keep=True,
+            )
+        self._runners[key].schedule = run.schedule
+        return self._runners[key]
 
     def _failed(self, task: Task, run: RunKey, e: DeviceFailed) -> Result:
         """A device that ended the pass. Three of these set it aside, as losses of a lane's worker do."""

@@ -16,6 +16,7 @@ class ExactDevice:
     """`spoil(label, inputs)` may change the inputs of a step, by the kernel's names."""
 
     def __init__(self, spoil: Callable[[str, dict[str, np.ndarray]], dict[str, np.ndarray]] | None = None) -> None:
+        self.schedule = "forward"
         self.spoil = spoil or (lambda label, inputs: inputs)
         self.tensors: dict[str, bytearray] = {}
         self.submissions: list[Submission] = []

@@ -31,6 +31,7 @@ from harness import (
     whole_pass,
 )
 from harness.cases import parse_case
+from harness.device_session import Step
 from harness.errors import DeviceFailed, InputRefused, UsageError
 from harness.families import whole
 from harness.gate import Outcome
@@ -276,19 +277,44 @@ def test_an_interrupted_run_goes_on_with_the_passes_that_it_lacks(
     tiny_model: Path, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is done is carried over, and no pass is done twice."""
-    opened: list[object] = []
+    begun = list[str]()
 
-    def counting(*given: Any) -> Any:
-        opened.append(given[1])
-        if len(opened) == 2:
+    def interrupting(label: str, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        begun.extend([label] if label == "embed" else [])
+        if len(begun) == 2:
             raise KeyboardInterrupt
-        return session()(*given)
+        return inputs
 
-    monkeypatch.setattr(runners, "Session", counting)
+    monkeypatch.setattr(runners, "Session", session(interrupting))
     first = gate_of(here, monkeypatch, FORWARD, TREE)
     assert first.interrupted and [r.verdict for r in passes(first).values()] == ["match", "not-run"]
     again = gate_of(here, monkeypatch, FORWARD, TREE, resume=first.gate_run)
-    assert [r.verdict for r in passes(again).values()] == ["match", "match"] and opened == ["forward", "tree", "tree"]
+    assert [r.verdict for r in passes(again).values()] == ["match", "match"] and len(begun) == 3
+
+
+def test_a_pass_that_writes_nothing_does_not_show_what_an_earlier_one_wrote(
+    tiny_model: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The passes of a device share a session; its weights stay in it, and nothing else."""
+    opened = list[ExactDevice]()
+
+    class Idle(ExactDevice):
+        def compute(self, step: Step) -> None:
+            if step.label != "greedy" or self.schedule != "tree":
+                super().compute(step)
+
+    @contextmanager
+    def idle(*_: object) -> Iterator[ExactDevice]:
+        opened.append(Idle())
+        yield opened[-1]
+
+    monkeypatch.setattr(runners, "Session", idle)
+    found = passes(gate_of(here, monkeypatch, TINY))
+    assert [r.verdict for r in found.values()] == ["match"] * 4 + ["mismatch"] and list(found)[-1] == "tree"
+    assert "greedy[0] = -1229782938247303442, expected" in str(found["tree"].detail)
+    assert len(opened) == 2  # the second to name the element
+    sent = [name for submission in opened[0].submissions for name in submission.uploads]
+    assert {sent.count(name) for name in sent if "@" in name} == {1}  # parts of matrices
 
 
 @pytest.mark.parametrize(

@@ -86,13 +86,16 @@ class OnDevice:
     def __init__(self, device: Device, model: Model, resident: int = RESIDENT_BYTES) -> None:
         self.model, self.tape = model, Tape(device)
         self.numbers = model.exact.numbers
-        self.parts = schedules.PARTS if device.order(base("scores")) == "split_k" else 1
         self.staying: set[Span] = set()
         for name in self._matrices():
             for span in model.matrix(name).parts.values():
                 if resident >= span.size:
                     self.staying.add(span)
                     resident -= span.size
+
+    def anew(self) -> None:
+        """Give back all but the weights, so that a pass which writes nothing cannot show the values of an earlier one."""
+        self.tape.clear()
 
     def _matrices(self) -> Iterator[str]:
         for layer in range(self.model.layers):
@@ -152,8 +155,12 @@ class OnDevice:
     def most_tokens(self, positions: int) -> int:
         """Tokens of one pass at most that ends with so many positions: of several passes each but the last has as many."""
         n = self.numbers
-        row = 8 * max(self.model.vocabulary, n.mlp, n.heads * max(n.head_width, positions)) * self.parts
+        row = 8 * max(self.model.vocabulary, n.mlp, n.heads * max(n.head_width, positions)) * self._parts()
         return max(1, min(MOST_TOKENS, (self.model.binding - 4 * GUARD_WORDS) // row))
+
+    def _parts(self) -> int:
+        """In how many partial sums reductions leave a row."""
+        return schedules.PARTS if self.tape.device.order(base("scores")) == "split_k" else 1
 
     def grow(self, cache: Cache, positions: int) -> None:
         """See that the cache holds so many positions."""

@@ -110,6 +110,9 @@ class OnDevice:
     def __init__(self, device: Session, model: Model, resident: int) -> None:
         self.device, self.model = device, model
 
+    def anew(self) -> None:
+        """Between passes; nothing stays on the device."""
+
     def run(
         self, tokens: Sequence[int], cache: Cache | None = None, wanted: Callable[[str], bool] = bool
     ) -> Iterator[tuple[str, Array]]:
