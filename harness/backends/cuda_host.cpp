@@ -228,12 +228,13 @@ __attribute__((noinline)) void barrier(int line) {
     if (&to != current) go(to);
 }
 
-// The warp's A and B as matrices of bytes, at most 16 x 32 and 32 x 8, and a lane's share of them: element i of a lane's
-// fragment, counted through its registers from the lowest byte, by the formulas of PTX's manual (mma.m8n8k16,
+// The warp's A and the columns of its B as matrices of bytes, at most 16 x 32 and 8 x 32, and a lane's share of them: element i
+// of a lane's fragment, counted through its registers from the lowest byte, by the formulas of PTX's manual (mma.m8n8k16,
 // mma.m16n8k32 with .s8).
-signed char matrix_a[16][32], matrix_b[32][8];
+signed char matrix_a[16][32], columns_b[8][32];
 
-void mma_s8(unsigned int rows, unsigned int depth, unsigned int *d, const unsigned int *a, const unsigned int *b) {
+template <unsigned int rows, unsigned int depth>
+void mma_s8(unsigned int *d, const unsigned int *a, const unsigned int *b) {
     if (lanes != 32) fail("mma: the block is not one warp");
     const unsigned int lane = threadIdx.x, group = lane / 4, place = lane % 4;
     const unsigned int bytes_a = rows * depth / 32, bytes_b = depth * 8 / 32, outputs = rows * 8 / 32;
@@ -242,18 +243,19 @@ void mma_s8(unsigned int rows, unsigned int depth, unsigned int *d, const unsign
         matrix_a[row][place * 4 + i % 4 + (i < 8 ? 0 : 16)] = static_cast<signed char>(a[i / 4] >> (i % 4 * 8));
     }
     for (unsigned int i = 0; i < bytes_b; i++)
-        matrix_b[place * 4 + i % 4 + (i < 4 ? 0 : 16)][group] = static_cast<signed char>(b[i / 4] >> (i % 4 * 8));
+        columns_b[group][place * 4 + i % 4 + (i < 4 ? 0 : 16)] = static_cast<signed char>(b[i / 4] >> (i % 4 * 8));
     barrier(-1);
     for (unsigned int i = 0; i < outputs; i++) {
-        const unsigned int row = i < 2 ? group : group + 8, column = place * 2 + i % 2;
-        for (unsigned int k = 0; k < depth; k++)
-            d[i] += static_cast<unsigned int>(matrix_a[row][k] * matrix_b[k][column]);
+        const signed char *row = matrix_a[i < 2 ? group : group + 8], *column = columns_b[place * 2 + i % 2];
+        int sum = 0;
+        for (unsigned int k = 0; k < depth; k++) sum += row[k] * column[k];
+        d[i] += static_cast<unsigned int>(sum);
     }
     barrier(-2);
 }
 
-void mma_m8n8k16_s8(unsigned int *d, const unsigned int *a, const unsigned int *b) { mma_s8(8, 16, d, a, b); }
-void mma_m16n8k32_s8(unsigned int *d, const unsigned int *a, const unsigned int *b) { mma_s8(16, 32, d, a, b); }
+void mma_m8n8k16_s8(unsigned int *d, const unsigned int *a, const unsigned int *b) { mma_s8<8, 16>(d, a, b); }
+void mma_m16n8k32_s8(unsigned int *d, const unsigned int *a, const unsigned int *b) { mma_s8<16, 32>(d, a, b); }
 
 void fiber_main() {
 #ifdef ADDRESS_SANITIZER

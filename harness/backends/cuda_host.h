@@ -69,16 +69,20 @@ inline unsigned int __umulhi(unsigned int a, unsigned int b) {
 }
 
 // Dot products of packed bytes, added to c modulo 2^32. The bytes are taken apart here by casts, in kernels by arithmetic.
+// Written out, for g++ makes a slow vector of the loop.
 inline int __dp4a(int a, int b, int c) {
-    unsigned int sum = static_cast<unsigned int>(c);
-    for (int shift = 0; shift < 32; shift += 8)
-        sum += static_cast<unsigned int>(static_cast<signed char>(a >> shift) * static_cast<signed char>(b >> shift));
-    return static_cast<int>(sum);
+    const auto product = [a, b](int shift) {
+        return static_cast<signed char>(a >> shift) * static_cast<signed char>(b >> shift);
+    };
+    return static_cast<int>(
+        static_cast<unsigned int>(c) +
+        static_cast<unsigned int>(product(0) + product(8) + product(16) + product(24)));
 }
 inline unsigned int __dp4a(unsigned int a, unsigned int b, unsigned int c) {
-    for (int shift = 0; shift < 32; shift += 8)
-        c += static_cast<unsigned int>(static_cast<unsigned char>(a >> shift)) * static_cast<unsigned char>(b >> shift);
-    return c;
+    const auto product = [a, b](int shift) {
+        return static_cast<unsigned int>(static_cast<unsigned char>(a >> shift)) * static_cast<unsigned char>(b >> shift);
+    };
+    return c + product(0) + product(8) + product(16) + product(24);
 }
 inline int __mulhi(int a, int b) { return static_cast<int>(static_cast<long long>(a) * b >> 32); }
 inline unsigned int __umul24(unsigned int a, unsigned int b) { return (a & 0xffffffu) * (b & 0xffffffu); }
