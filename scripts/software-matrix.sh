@@ -5,8 +5,6 @@
 #
 #   quick    every device of the machine that is run unnamed
 #   full     the fast ones
-#   rest     the fast ones, what `full` has beyond `quick`; the largest cases, GEMMs of 1024^3 and whole passes, under one
-#            schedule: over 28 tokens `forward`, over 4 tokens `tree`
 #   pass     of `full`, the whole pass over 4 tokens of a released model, under one schedule, on those that are slower
 #   tiny     sanitizer builds
 #   first    of `tiny`, each kernel's checks and first case under one schedule (`tree` where it has that: the most
@@ -27,14 +25,6 @@ compile=(nvrtc hiprtc)
 light='residual|kv_append|probe_words|nel_(act|embedding|requant|residual|rope)'
 
 four='pass_dyadic_q16;t=4;dist=document;seed=0;model=smollm2-135m-q4_1'
-
-beyond='
-import json, sys
-for case in json.load(sys.stdin):
-    if "quick" not in case["presets"]:
-        large = case["id"].startswith(("pass_dyadic_q16;t=28;", "gemm_i32;m=1024;", "gemm_i8;m=1024;"))
-        four = case["id"].startswith("pass_dyadic_q16;t=4;")
-        print("--case", case["id"] + ";schedule=forward" * large + ";schedule=tree" * four, sep="\n")'
 
 smallest='
 import json, sys
@@ -65,11 +55,6 @@ for rows in "$@"; do
     case $rows in
         quick) gate --preset quick ;;
         full) mapfile -t devices < <(named "${full[@]}"); gate --preset full "${devices[@]}" ;;
-        rest)
-            mapfile -t devices < <(named "${full[@]}")
-            mapfile -t cases < <(cases full "$beyond")
-            gate --preset full "${devices[@]}" "${cases[@]}"
-            ;;
         pass)
             mapfile -t devices < <(named "${pass[@]}")
             gate --preset full "${devices[@]}" --case "$four;schedule=forward"
@@ -91,7 +76,7 @@ for rows in "$@"; do
             gate --preset tiny "${devices[@]}" "${cases[@]}"
             ;;
         *)
-            there="quick, full, rest, pass, tiny, first, compile, compile-once"
+            there="quick, full, pass, tiny, first, compile, compile-once"
             echo "software-matrix: no rows '$rows'; there are $there" >&2
             exit 2
             ;;

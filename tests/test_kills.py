@@ -27,7 +27,7 @@ from patience import MINUTES, until
 from harness import findings, lane, matrix, process, store
 from harness.records import Run
 
-KILLS = int(os.environ.get("SAMEBITS_KILLS", "10"))
+KILLS = int(os.environ.get("SAMEBITS_KILLS", "6"))
 SEED = 20260101
 ITEMS = ("mismatch", "match")
 

@@ -90,8 +90,9 @@ def test_records_of_one_and_of_three_workers_are_equal_but_for_their_times(
     item: str, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Result by result, in one order; the fault strikes one run key, and no other lane's."""
-    one, three = (run_of(item, here, monkeypatch, cases=GEMMS, workers=n) for n in (1, 3))
-    assert timeless(one) == timeless(three) and len(one.results) == len(one.header.planned) > 100
+    cases = GEMMS if item == "match" else GEMMS[:1]
+    one, three = (run_of(item, here, monkeypatch, cases=cases, workers=n) for n in (1, 3))
+    assert timeless(one) == timeless(three) and len(one.results) == len(one.header.planned) > 50
     assert one.complete and three.complete and one.footer and three.footer
     assert one.footer.counts == three.footer.counts and one.voids == three.voids == ()
     assert (STRUCK_RUN in {r.run for r in bad(three).values()}) == (item != "match")

@@ -17,17 +17,11 @@ SCRIPT = ROOT / "scripts" / "software-matrix.sh"
 def run(folder: Path, *arguments: str, codes: str = "") -> tuple[int, list[str]]:
     """Exit code and gates of the script, on a command that only notes what it was asked. `codes`: `PRESET=CODE ...`."""
     command = folder / "samebits"
-    for preset in ("tiny", "full"):
-        listed = [
-            {
-                "id": case.id,
-                "kernel": case.kernel,
-                "schedules": kernels.base(case.kernel).schedules,
-                "presets": presets.holding(case),
-            }
-            for case in presets.cases(preset)
-        ]
-        (folder / f"{preset}.json").write_text(json.dumps(listed))
+    listed = [
+        {"id": case.id, "kernel": case.kernel, "schedules": kernels.base(case.kernel).schedules}
+        for case in presets.cases("tiny")
+    ]
+    (folder / "tiny.json").write_text(json.dumps(listed))
     faults = "\n".join(
         f'case " $* " in *" --preset {c.partition("=")[0]} "*) exit {c.partition("=")[2]};; esac' for c in codes.split()
     )
@@ -57,19 +51,6 @@ def test_rows_of_whole_presets(tmp_path: Path) -> None:
         "gate --out records --preset tiny --device cuda_host:g++-asan --device cuda_host:clang++-asan",
         "gate --out records --preset tiny --device nvrtc --device hiprtc",
     ]
-
-
-def test_quick_and_rest_are_full(tmp_path: Path) -> None:
-    """Every run key of `full` is in one of them, but for schedules of the largest cases."""
-    _, asked = run(tmp_path, "rest")
-    assert asked[0].startswith(f"gate --out records --preset full {FAST} --case ")
-    wanted = [word for word in asked[0].split() if ";" in word]
-    whole = [case.id for case in presets.cases("full") if case.id not in {c.id for c in presets.cases("quick")}]
-    large = [case for case in whole if ";t=28;dist=licence;" in case or ";m=1024;n=1024;k=1024;" in case]
-    assert [case.partition(";")[0] for case in large] == ["gemm_i32", "gemm_i8", "pass_dyadic_q16"]
-    (four,) = (case for case in whole if case.startswith("pass_") and case not in large)
-    one = {case: ";schedule=forward" for case in large} | {four: ";schedule=tree"}
-    assert wanted == [case + one.get(case, "") for case in whole]
 
 
 def test_the_slowest_get_the_first_case_of_each_kernel(tmp_path: Path) -> None:
