@@ -5,7 +5,7 @@ import subprocess
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from types import ModuleType
@@ -173,7 +173,7 @@ class DeviceRunner:
     budgets: Budgets | None = None
     locked: bool = False
     keep: bool = False
-    _open: "tuple[ExitStack, Session, Any] | None" = None
+    _open: "tuple[ExitStack, Session, Any] | None" = field(default=None, init=False, repr=False)
 
     @property
     def id(self) -> str:
