@@ -157,17 +157,21 @@ def _execute(given: dict[str, Any], *, judge: bool) -> None:
     # Of devices that nobody asked for nothing is said, unless all were asked for.
     others = [d for d in outcome.devices if d.id not in ran] if judge and not given["devices"] else []
     verdict = matrix.judge(runs, others, outcome.missing, outcome.interrupted, given["allow_fixes"])
-    if given["junit"]:
-        write_junit(given["junit"], verdict, runs, outcome.missing)
     if given["as_json"]:
         print_json(verdict.plain())
     else:
         report.print_gate(verdict, runs, preset in presets.REDUCED, judge)
+    codes = [3] * bool(outcome.missing) + [4] * outcome.interrupted
+    if given["junit"]:
+        try:
+            write_junit(given["junit"], verdict, runs, outcome.missing)
+        except SamebitsError as e:  # the verdict stands, and so do the records
+            say(f"samebits: {e}")
+            codes.append(e.exit_code)
     if not judge:  # the gate's verdict names them
         for sentence in outcome.missing:
             say(f"missing: {sentence}")
     say(f"records: {options.out}")
-    codes = [3] * bool(outcome.missing) + [4] * outcome.interrupted
     sys.exit(verdict.exit_code(given["require"] == "pass", codes))
 
 
@@ -352,6 +356,9 @@ def _run() -> int:
     except SamebitsError as e:
         say(f"samebits: {e}")
         code = e.exit_code
+    except click.exceptions.NoArgsIsHelpError as e:
+        say(e.format_message())
+        code = 2
     except click.ClickException as e:
         message = clean(e.format_message(), 600).rstrip(".")
         command = ctx.command_path if isinstance(e, click.UsageError) and (ctx := e.ctx) else "samebits"

@@ -197,6 +197,12 @@ class _Asked:
         return shlex.join(arguments)
 
 
+def _asked(given: dict[str, Any]) -> _Asked:
+    from harness import models
+
+    return _Asked(**given | {"model": models.named(given["model"])})
+
+
 def _passing(command: Any) -> Any:
     """The options of `_Asked`."""
     for option in reversed(
@@ -243,7 +249,7 @@ def forward(stages: bool, **given: Any) -> None:
     """
     from harness import forward as passes
 
-    asked = _Asked(**given)
+    asked = _asked(given)
     chosen, ids = asked.profile, asked.ids
     devices, estimates = asked.devices()
 
@@ -277,7 +283,7 @@ def generate(count: int, **given: Any) -> None:
     """
     from harness import forward as passes
 
-    asked = _Asked(**given)
+    asked = _asked(given)
     chosen, ids = asked.profile, asked.ids
     devices, estimates = asked.devices(count)
     made, mismatches = passes.generate(devices, ids, count, lambda device, token: say(f"{device}: {token}"))

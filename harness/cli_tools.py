@@ -62,9 +62,9 @@ def fetch_model(name: str) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def inspect(model: Path, as_json: bool) -> None:
     """Check a GGUF file, and list its tensors with their digests, read twice: by the gguf package and by the reference."""
-    from harness import gguf_read
+    from harness import gguf_read, models
 
-    sound, tensors = gguf_read.inspect(model)
+    sound, tensors = gguf_read.inspect(Path(models.named(str(model))))
     if as_json:
         rows = [
             {"name": t.tensor.name, "type": t.tensor.type, "dims": t.tensor.dims, "bytes": t.tensor.size}

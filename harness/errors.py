@@ -3,7 +3,7 @@
     SamebitsError
     ├── UsageError        exit 2   mend the command: option, case, device, preset, environment
     ├── InputRefused      exit 2   mend the file: model, record, expectation
-    ├── DeviceFailed      exit 1   look at the device: it crashed, hung, or left no sure result
+    ├── DeviceFailed      exit 1   look at the device: it crashed, hung, or left no sure result (2: unsupported)
     ├── NoDevice          exit 3   install or name a device
     ├── Incomplete        exit 4   run again with --resume
     └── InternalError     exit 5   report it: the verdicts of this run are void
@@ -42,13 +42,15 @@ class InputRefused(SamebitsError):
 class DeviceFailed(SamebitsError):
     """A device crashed, hung, refused a kernel, or left an output that two runs do not agree on.
 
-    `verdict` is the word for it, `void` where the compiled nonce did not come back; `phase` is where it happened.
+    `verdict` is the word for it, `void` where the compiled nonce did not come back; `phase` is where it happened. A device that
+    lacks a feature has not failed: `unsupported` exits with 2, as what another device or form would mend.
     """
 
     exit_code = 1
 
     def __init__(self, message: str, verdict: str = "crash", phase: str | None = None) -> None:
         super().__init__(message)
+        self.exit_code = UsageError.exit_code if verdict == "unsupported" else type(self).exit_code
         self.verdict = verdict
         self.phase = phase
 

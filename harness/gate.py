@@ -67,6 +67,14 @@ class Options:
                 "--resume names nothing; name a record or a gate run, or leave its value out for the last one"
             )
 
+    def recorded(self) -> dict[str, str]:
+        """What a record's header says of them: which run keys were wanted, and how they were compiled."""
+        return (
+            ({"cases": " ".join(self.cases)} if self.cases else {})
+            | ({"shard": str(self.shard)} if self.shard else {})
+            | ({"optimiser": "off"} if self.optimiser_off else {})
+        )
+
 
 @dataclass
 class Outcome:
@@ -100,6 +108,8 @@ def execute(options: Options, say: Say) -> Outcome:
     chosen = choose(outcome.devices, options)
     if options.optimiser_off:
         chosen = [devices.without_optimiser(device) for device in chosen]
+    if options.cases and not options.shard:
+        _check_some_run(chosen, wanted)
     outcome.missing = devices.expected(outcome.devices)
     redactor = Redactor(salt(), identify=options.identify)
     with ExitStack() as stack:
@@ -112,6 +122,10 @@ def execute(options: Options, say: Say) -> Outcome:
             known = recorded_device(device, redactor)
             for parent in (p for p in parents if p.header.device.id == known.id):
                 journal.check_parent(parent, known, options.preset, presets.VERSION[options.preset])
+                journal.check_selection(parent, options.recorded())
+        if parents and not {d.id for d in chosen} & {p.header.device.id for p in parents}:
+            there = ", ".join(dict.fromkeys(p.header.device.id for p in parents))
+            raise UsageError(f"--resume {options.resume}: that run is of {there}; name it with --device, or run anew")
         command = _Command(options, reference, redactor, parents, outcome, say)
         try:
             for device in chosen:
@@ -177,6 +191,15 @@ def choose(found: Sequence[Device], options: Options) -> list[Device]:
     return chosen
 
 
+def _check_some_run(chosen: Sequence[Device], wanted: Sequence[Selection]) -> None:
+    """UsageError where none of the devices has a run key of what was selected: a table without a cell looks like success."""
+    if not any(selection.runs(language_of(device)) for device in chosen for selection in wanted):
+        named = ", ".join(device.id for device in chosen)
+        raise UsageError(
+            f"nothing of that selection runs on {named}: no kernel of it has such a variant in the language of a device"
+        )
+
+
 def parents_of(resume: str, out: Path) -> list[Run]:
     """The runs of the gate run to go on with, each after the one that it resumed.
 
@@ -227,9 +250,7 @@ def _run(device: Device, wanted: Iterable[Selection], command: _Command) -> list
         command.redactor,
         nonce=run.findings.nonce,
         budgets=options.budgets.seconds(),
-        options=({"cases": " ".join(options.cases)} if options.cases else {})
-        | ({"shard": str(options.shard)} if options.shard else {})
-        | ({"optimiser": "off"} if options.optimiser_off else {}),
+        options=options.recorded(),
         gate_run=outcome.gate_run,
     )
     finished, parent = command.finished(header)

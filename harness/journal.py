@@ -186,6 +186,16 @@ def check_parent(parent: Run, device: Device, preset: str, version: str) -> None
         )
 
 
+def check_selection(parent: Run, options: Mapping[str, str]) -> None:
+    """Raise UsageError where other cases, another shard or another optimiser are wanted than `parent` was to run."""
+    old = parent.header.options
+    for name, option in (("cases", "--case"), ("shard", "--shard"), ("optimiser", "--optimiser")):
+        there = str(old.get(name, ""))
+        if sorted(there.split()) != sorted(options.get(name, "").split()):
+            told = f"{option} {there}" if there else f"no {option}"
+            raise UsageError(f"--resume {parent.path}: it was started with {told}; go on with the same, or run anew")
+
+
 def carry_over(parent: Run, header: Header) -> dict[Key, Result]:
     """The results of `parent` that the run of `header` need not make again: same case version and kernel hash.
 

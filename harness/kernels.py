@@ -42,8 +42,8 @@ __all__ = [
     "tensor_bytes",
 ]
 
-FOLDERS = {"wgsl": "shaders", "cuda": "cuda", "opencl": "opencl"}
-SUFFIXES = {"wgsl": ".wgsl", "cuda": ".cu", "opencl": ".cl"}
+FOLDERS: dict[Language, str] = {"wgsl": "shaders", "cuda": "cuda", "opencl": "opencl"}
+SUFFIXES: dict[Language, str] = {"wgsl": ".wgsl", "cuda": ".cu", "opencl": ".cl"}
 
 FAMILIES = (gemm, linear, limbs, probe, probe_memory, nel, layers, attention, whole)
 """Each has KERNELS, SELF_TESTS (kernel -> case) and cases(preset, seed)."""
@@ -70,18 +70,22 @@ def base(kernel: str) -> Kernel:
     raise UsageError(f"unknown kernel {kernel!r}" + (near(kernel, names) or f"; there are {', '.join(names)}"))
 
 
+def entries(kernel: str) -> list[Kernel]:
+    """The catalogue entries of `kernel`, base first."""
+    return [k for k in (*KERNELS, *WHOLE.values()) if k.name == kernel]
+
+
 def variants(kernel: str, language: Language) -> list[Kernel]:
-    """The catalogue entries of `kernel` that have a source in `language`, base first."""
-    return [k for k in (*KERNELS, *WHOLE.values()) if k.name == kernel and language in k.languages]
+    """Those that have a source in `language`."""
+    return [k for k in entries(kernel) if language in k.languages]
 
 
 def find(kernel: str, variant: str) -> Kernel:
     """One catalogue entry; raises UsageError."""
-    entries = [k for k in (*KERNELS, *WHOLE.values()) if k.name == kernel]
-    for k in entries:
+    for k in entries(kernel):
         if k.variant == variant:
             return k
-    there = [k.variant for k in entries]
+    there = [k.variant for k in entries(kernel)]
     raise UsageError(f"kernel {kernel!r} has no variant {variant!r}; it has {', '.join(there)}")
 
 

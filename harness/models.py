@@ -58,6 +58,15 @@ def location(name: str) -> Path:
     return (Path(folder) if folder else cache_folder("models")) / find(name).file
 
 
+def named(model: str) -> str:
+    """A model as a command line names it: a path, or the file name of a released model where that is kept."""
+    if not Path(model).exists():
+        for name, known in MODELS.items():
+            if model == known.file and location(name).is_file():
+                return str(location(name))
+    return model
+
+
 @cache
 def verified(name: str) -> Path:
     """The path of model `name`, its SHA-256 checked; raises InputRefused with the mend."""

@@ -87,8 +87,23 @@ def of_selectors(selectors: Iterable[str], cases: Sequence[Case] | None = None) 
     found: list[Selection] = []
     for selector in selectors:
         wanted = Selector.parse(selector)
-        found += [Selection(c, wanted.schedule, wanted.variant) for c in select(pool, [wanted.case])]
+        chosen = [Selection(c, wanted.schedule, wanted.variant) for c in select(pool, [wanted.case])]
+        _check_there_are_some(selector, chosen)
+        found += chosen
     return list(dict.fromkeys(found))
+
+
+def _check_there_are_some(selector: str, chosen: Sequence[Selection]) -> None:
+    """UsageError where a selector names run keys that no device could have, or a case beyond what can be dispatched."""
+    runs = (run for s in chosen for language in kernels.FOLDERS for run in s.runs(language))
+    first = next(runs, None)
+    if first is None:
+        entries = [kernel for s in chosen for kernel in kernels.entries(s.case.kernel)]
+        there = dict.fromkeys(f"{kernel.variant}: {', '.join(kernel.schedules)}" for kernel in entries)
+        raise UsageError(f"no run key is {selector!r}; the kernel's schedules by variant are {'; '.join(there)}")
+    if len(chosen) == 1 and chosen[0].case.kernel not in kernels.WHOLE:  # one that may be in no preset
+        for run in dict.fromkeys([first, *runs]):
+            kernels.find(chosen[0].case.kernel, run.variant).plan(chosen[0].case, run.schedule)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """The command line's own types, and where output goes: data to standard output, progress and errors to standard error."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,11 @@ PATH = _NamedPath(path_type=Path)
 
 
 def say(text: str) -> None:
-    """Progress, on standard error."""
-    click.echo(text, err=True)
+    """Progress, on standard error; where that takes nothing there is nobody to tell."""
+    try:
+        click.echo(text, err=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def print_json(data: Any) -> None:

@@ -12,11 +12,11 @@ from click.testing import CliRunner
 from command import samebits
 from gguf_bytes import Q4_1
 
-from harness import forward, runners
+from harness import forward, models, runners
 from harness.cli_profiles import forward as forward_command
 from harness.cli_profiles import generate as generate_command
 from harness.digest import digest_array
-from harness.errors import InputRefused, InternalError
+from harness.errors import DeviceFailed, InputRefused, InternalError
 from harness.profiles import find
 from harness.runners import Finished, ReferenceRunner, Stage
 
@@ -316,3 +316,20 @@ def test_a_missing_or_foreign_file_gives_one_line_and_exit_2(tmp_path):
         done = samebits(tmp_path, "forward", tmp_path / name, "--profile", "dyadic-q16", "--tokens", "1")
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
         assert message in done.stderr
+
+
+def test_a_device_that_lacks_a_feature_has_not_failed() -> None:
+    """1 is a finding; another device or variant mends this."""
+    assert (DeviceFailed("", "unsupported").exit_code, DeviceFailed("", "crash").exit_code) == (2, 1)
+
+
+def test_a_released_model_is_found_by_its_file_s_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where `fetch-model` keeps it; a file of that name in the working folder comes first."""
+    file = models.find("smollm2-135m-q4_1").file
+    monkeypatch.setenv("SAMEBITS_MODELS", str(tmp_path))
+    monkeypatch.chdir(tmp_path.parent)
+    assert models.named(file) == file and models.named("x.gguf") == "x.gguf"
+    (tmp_path / file).touch()
+    assert models.named(file) == str(tmp_path / file)
+    monkeypatch.chdir(tmp_path)
+    assert models.named(file) == file

@@ -51,6 +51,18 @@ ONE_LINE = [
     (["matrix", ""], "the name is empty; '.' is the working folder; see `samebits matrix --help`"),
     (["run", "--device", "mock:match", "--out", ""], "the name is empty"),
     (["gate", "--shard", ""], "shard ''"),
+    (
+        ["run", "--device", "mock:match", "--case", "probe_bits;rows=11;dist=wide;seed=0;schedule=tree;variant=base"],
+        "the kernel's schedules by variant are base: forward; literal: forward",
+    ),
+    (
+        ["gate", "--device", "mock:match", "--case", "gemm_i8;m=1;n=1;k=1;dist=full;seed=0;variant=mma_m8n8k16"],
+        "nothing of that selection runs on mock:match:0",
+    ),
+    (
+        ["run", "--device", "mock:match", "--case", "gemm_i8;m=1000000;n=1000000;k=1;dist=full;seed=0"],
+        "125000 workgroups in one dimension, at most 65535",
+    ),
 ]
 
 
@@ -155,3 +167,25 @@ def test_what_is_told_of_a_finished_device_counts_a_known_fault_as_waived(tmp_pa
         done = samebits(tmp_path, *words, *more, mock="mismatch/all")
         told += re.findall(r"^mock:mismatch-all:0: (.*) in [0-9.]+ s", done.stderr, re.MULTILINE)
     assert told == ["1 mismatch", "1 waived"]
+
+
+def test_without_a_command_the_whole_help_is_shown(tmp_path: Path) -> None:
+    """On standard error, for it is no success."""
+    done = samebits(tmp_path)
+    assert done.returncode == 2 and done.stdout == "" and len(done.stderr.splitlines()) > 20
+    assert "Usage: samebits" in done.stderr and "doctor" in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that takes nothing")
+def test_a_full_standard_error_changes_no_exit_code(tmp_path: Path) -> None:
+    """1 would be a finding."""
+    command = shlex.join([sys.executable, "-m", "harness.cli", "show", str(tmp_path / "nope")])
+    assert subprocess.run(f"{command} 2>/dev/full", shell=True, cwd=ROOT).returncode == 2
+
+
+def test_a_junit_file_that_cannot_be_written_hides_no_verdict(tmp_path: Path) -> None:
+    """The table and the folder of the records are told, then why there is no file."""
+    case = "gemm_i32;m=1;n=1;k=1;dist=full;seed=0;schedule=forward"
+    done = samebits(tmp_path, "gate", "--device", "mock:match", "--case", case, "--junit", "/dev/full")
+    assert done.returncode == 2 and "1 match" in done.stdout and "records: " in done.stderr
+    assert "samebits: --junit /dev/full: No space left on device; name a file that can be written" in done.stderr

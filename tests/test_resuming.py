@@ -164,3 +164,14 @@ def test_the_time_of_a_soak_ends_it_after_a_family_and_not_after_a_round(
     runs = outcome.runs()
     assert [kernels.FAMILY_OF[run.header.planned[-1].case.partition(";")[0]] for run in runs] == families
     assert all(run.complete and not bad(run) for run in runs) and not outcome.interrupted
+
+
+def test_a_run_is_gone_on_with_by_its_own_command(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer cases, or another device, would leave what it was to run out of sight."""
+    both = ("gemm_i32;m=17*", "linear_q8_0;m=1;*")
+    first = gate_on(["a=match", "b=match"], here, monkeypatch, cases=both)
+    assert gate_on(["a=match"], here, monkeypatch, cases=both[::-1], resume=first.gate_run).runs()[0].complete
+    with pytest.raises(UsageError, match=r"it was started with --case gemm_i32;m=17\* linear_q8_0;m=1;\*; go on with"):
+        gate_on(["a=match"], here, monkeypatch, cases=both[:1], resume=first.gate_run)
+    with pytest.raises(UsageError, match=r"that run is of mock:a:0, mock:b:0; name it with --device"):
+        gate_on(["c=match"], here, monkeypatch, cases=both, resume=first.gate_run)
