@@ -15,9 +15,11 @@ from pathlib import Path
 
 import msgspec
 
-from harness import __version__, backends, permissions
+from harness import __version__, backends, groups, permissions
 from harness.backends import Driver, egl_vendors, opencl_icds, vulkan_icds
 from harness.backends.common import VENDORS
+from harness.errors import InputRefused
+from harness.folders import cache_folder, state_folder
 from harness.privacy import DRIVER_VARIABLES
 from harness.process import Child, ChildFault, environment, one_line, python
 from harness.provenance import LIBRARIES
@@ -90,7 +92,27 @@ def report() -> list[Section]:
         Section("drivers, by their files", _drivers()),
         Section("driver variables", _variables()),
         Section("host compilers", _compilers()),
+        Section("samebits' own files", _own_files()),
     ]
+
+
+def _own_files() -> list[Row]:
+    """The folders that samebits writes to, and the operator's file of groups."""
+    rows = []
+    places = (
+        ("records and journals", "SAMEBITS_STATE_DIR", state_folder()),
+        ("cache", "SAMEBITS_CACHE_DIR", cache_folder()),
+    )
+    for what, variable, folder in places:
+        there = next(parent for parent in (folder, *folder.parents) if parent.exists())
+        good = there.is_dir() and os.access(there, os.W_OK)
+        rows.append(Row(what, str(folder), "" if good else f"cannot be written; name another folder in {variable}"))
+    try:
+        overrides = groups.load()
+        rows.append(Row("groups", "none" if overrides is groups.NONE else "read"))
+    except InputRefused as e:
+        rows.append(Row("groups", "refused", str(e)))
+    return rows
 
 
 def install_advice() -> str:

@@ -73,10 +73,13 @@ class Journal:
         self._lock = threading.Lock()
         try:
             self._write(header)
-        except Incomplete:
+        except Incomplete as e:
             self.close()
             self.path.unlink()  # there is nothing in it to go on with
-            raise
+            why = getattr(e.__cause__, "strerror", "")
+            raise Incomplete(
+                f"journal {self.path}: {why}; make room, or name a folder with some in SAMEBITS_STATE_DIR"
+            ) from None
         _sync_folder(self.path.parent)
 
     def __enter__(self) -> Self:

@@ -45,7 +45,7 @@ def test_the_report_is_plain_data_in_the_order_in_which_a_device_comes_to_be_see
     report = doctor.report()
     assert [section.title for section in report] == [
         "versions", "hardware", "loaders", "search paths", "drivers, by their files", "driver variables",
-        "host compilers",
+        "host compilers", "samebits' own files",
     ]  # fmt: skip
     assert "secret" not in msgspec.json.encode(report).decode()
     assert rows(report, "driver variables")["VK_DRIVER_FILES"].found == "/no/such/file.json"
@@ -160,3 +160,19 @@ def test_the_doctor_prints_its_sections_and_mends(capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out.split("\n")[:3] == [
         "loaders", "  libEGL.so.1: does not load", "      -> apt install libegl1",
     ]  # fmt: skip
+
+
+def test_folders_that_take_nothing_and_a_wrong_file_of_groups_are_told_with_the_mend(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run would stop on the first and on the last, and compute all anew without a cache."""
+    (tmp_path / "file").write_text("[[joy]]")
+    monkeypatch.setenv("SAMEBITS_STATE_DIR", str(tmp_path / "new" / "state"))
+    monkeypatch.setenv("SAMEBITS_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    monkeypatch.setenv("SAMEBITS_GROUPS", str(tmp_path / "file"))
+    found = {row.what: row.mend for row in doctor._own_files()}
+    assert found["records and journals"] == ""
+    assert found["cache"] == "cannot be written; name another folder in SAMEBITS_CACHE_DIR"
+    assert "unknown key 'joy'" in found["groups"]
+    monkeypatch.setenv("SAMEBITS_GROUPS", "")
+    assert doctor._own_files()[-1] == Row("groups", "none")
