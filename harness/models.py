@@ -60,7 +60,7 @@ def location(name: str) -> Path:
 
 def named(model: str) -> str:
     """A model as a command line names it: a path, or the file name of a released model where that is kept."""
-    if not Path(model).exists():
+    if not os.path.exists(model):  # which takes any text
         for name, known in MODELS.items():
             if model == known.file and location(name).is_file():
                 return str(location(name))

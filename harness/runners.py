@@ -232,7 +232,8 @@ class DeviceRunner:
                 session = stack.enter_context(
                     Session(self.device, self.schedule, self.budgets, self.variant, self.resident, self.locked)
                 )
-                self._open = stack.pop_all(), session, self.passes.OnDevice(session, model, self.resident)
+                computer = self.passes.OnDevice(session, model, self.resident)
+                self._open = stack.pop_all(), session, computer
         _, session, computer = self._open
         session.schedule, whole = self.schedule, False
         try:
