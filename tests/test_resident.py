@@ -65,7 +65,11 @@ def test_what_a_device_does_wrong_with_tensors_that_stay_is_told_by_layer_and_op
     budgets = Budgets(run=2.0) if behaviour.startswith("hang") else Budgets()
     with Session(device, "reverse", budgets) as session, pytest.raises(DeviceFailed, match=said) as caught:
         submitted(session)
-    assert caught.value.exit_code == (2 if behaviour.startswith("unsupported") else 1) and "\n" not in str(caught.value) and str(caught.value).startswith("mock:")
+    assert (
+        caught.value.exit_code == (2 if behaviour.startswith("unsupported") else 1)
+        and "\n" not in str(caught.value)
+        and str(caught.value).startswith("mock:")
+    )
 
 
 def test_a_model_file_that_is_gone_is_no_fault_of_the_device(tmp_path):
