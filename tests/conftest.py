@@ -6,6 +6,7 @@ import mock_gates
 import psutil
 import pytest
 from hypothesis import HealthCheck, settings
+from whole_passes import tiny_model as tiny_model
 
 LONG = (
     "test_dyadic_q16",

@@ -176,3 +176,5 @@ def test_folders_that_take_nothing_and_a_wrong_file_of_groups_are_told_with_the_
     assert "unknown key 'joy'" in found["groups"]
     monkeypatch.setenv("SAMEBITS_GROUPS", "")
     assert doctor._own_files()[-1] == Row("groups", "none")
+    monkeypatch.setattr("os.access", lambda *_: False)
+    assert doctor._own_files()[0].mend == "cannot be written; name another folder in SAMEBITS_STATE_DIR"

@@ -155,12 +155,9 @@ class OnDevice:
     def most_tokens(self, positions: int) -> int:
         """Tokens of one pass at most that ends with so many positions: of several passes each but the last has as many."""
         n = self.numbers
-        row = 8 * max(self.model.vocabulary, n.mlp, n.heads * max(n.head_width, positions)) * self._parts()
+        parts = schedules.PARTS if self.tape.device.order(base("scores")) == "split_k" else 1
+        row = 8 * max(self.model.vocabulary, n.mlp, n.heads * max(n.head_width, positions)) * parts
         return max(1, min(MOST_TOKENS, (self.model.binding - 4 * GUARD_WORDS) // row))
-
-    def _parts(self) -> int:
-        """In how many partial sums reductions leave a row."""
-        return schedules.PARTS if self.tape.device.order(base("scores")) == "split_k" else 1
 
     def grow(self, cache: Cache, positions: int) -> None:
         """See that the cache holds so many positions."""
